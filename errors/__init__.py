@@ -1,0 +1,31 @@
+from errors.tree import (
+    CapacityError,
+    ConfigError,
+    ConfigProblem,
+    ContractError,
+    DeadlineError,
+    EvidenceError,
+    MisuseError,
+    OverloadError,
+    PeerError,
+    PoisonedError,
+    ProtocolError,
+    RequestError,
+    TPError,
+)
+
+__all__ = [
+    "CapacityError",
+    "ConfigError",
+    "ConfigProblem",
+    "ContractError",
+    "DeadlineError",
+    "EvidenceError",
+    "MisuseError",
+    "OverloadError",
+    "PeerError",
+    "PoisonedError",
+    "ProtocolError",
+    "RequestError",
+    "TPError",
+]
