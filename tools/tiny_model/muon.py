@@ -1,0 +1,51 @@
+"""Muon: momentum whose matrix updates are orthogonalised (K. Jordan et al., 2024).
+
+Written here in float32 because the library version works in bfloat16, which is slow on a CPU.
+"""
+
+from collections.abc import Iterable
+
+import torch
+
+# Quintic Newton-Schulz coefficients of the publication: singular values go to about 1 in 5 rounds.
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+ROUNDS = 5
+
+
+def orthogonalise(matrix: torch.Tensor) -> torch.Tensor:
+    """The nearest matrix with all singular values near 1; same shape [rows, columns], float32."""
+    a, b, c = COEFFICIENTS
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if tall else matrix
+    x = x / (x.norm() + 1e-7)
+    for _ in range(ROUNDS):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.T if tall else x
+
+
+class Muon(torch.optim.Optimizer):
+    """Nesterov momentum, orthogonalised, for two-dimensional parameters only."""
+
+    def __init__(
+        self, parameters: Iterable[torch.nn.Parameter], lr: float, momentum: float, decay: float
+    ) -> None:
+        super().__init__(list(parameters), {"lr": lr, "momentum": momentum, "decay": decay})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        """One update of every parameter that has a gradient."""
+        if closure is not None:
+            raise ValueError("Muon takes no closure")
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is None:
+                    continue
+                state = self.state[weight]
+                if not state:
+                    state["velocity"] = torch.zeros_like(weight)
+                velocity = state["velocity"].mul_(group["momentum"]).add_(weight.grad)
+                update = orthogonalise(weight.grad + group["momentum"] * velocity)
+                scale = max(1.0, weight.shape[0] / weight.shape[1]) ** 0.5
+                weight.mul_(1.0 - group["lr"] * group["decay"])
+                weight.add_(update, alpha=-group["lr"] * scale)
