@@ -2,8 +2,8 @@
 
 A program is a list of stages, each ending in one collective (a sum of the ranks' partials, done by
 the coordinator). The spec says which tensors exist, how they are cut, in which order they travel
-and what every frame's metadata will be; the receiver of a frame demands the value the spec predicts.
-It must not know arrays, sockets or time.
+and what every frame's metadata will be; the receiver of a frame demands what the spec predicts. It
+must not know arrays, sockets or time.
 """
 
 from __future__ import annotations
@@ -55,13 +55,25 @@ class Stage:
     phase: str
 
 
+class StateScope(Enum):
+    """What one copy of a state belongs to: a request's slot, or one token position of a page."""
+
+    SLOT = "slot"
+    TOKEN = "token"
+
+
 @dataclass(frozen=True)
 class StateSpec:
-    """One kind of per-request state a rank keeps: its name, local shape and bytes per element."""
+    """One kind of state a rank keeps: its name, local shape and bytes per element.
+
+    scope SLOT: recurrent and convolution state, once per slot. scope TOKEN: keys and values, once
+    per token position of the KV cache. All layers together: a leading axis counts them.
+    """
 
     name: str
     local_shape: tuple[int, ...]
     item_bytes: int
+    scope: StateScope = StateScope.SLOT
 
     @property
     def local_bytes(self) -> int:
