@@ -1,9 +1,9 @@
 """One step of the program, as every rank receives it: the plan's types, limits and sizes.
 
 A plan is ordered: releases, admissions, moves, rows (docs/spec/plan.md). The coordinator decides
-all of it; a rank obeys and reports. This file must not know policy (who runs next), arrays or frames.
-`program/plan_codec.py` turns a plan into JSON and back; `program/slots.py` says which plans a rank
-may accept.
+all of it; a rank obeys and reports. This file must not know policy (who runs next), arrays or
+frames. `program/plan_codec.py` turns a plan into JSON and back, `program/plan_bounds.py` checks it
+against the agreed limits, `program/slots.py` against the state of the slots.
 
 Identity is `request_id`; a slot is only where a rank keeps a request's state. Page numbers are
 logical, chosen by the coordinator for the request's full lifetime and the same on every rank.
@@ -28,6 +28,8 @@ INTEGER_MAX: Final = 2**53 - 1
 SEED_MAX: Final = 2**64 - 1
 # The most alternatives that one position may report beside the chosen token.
 TOP_MAX: Final = 128
+# In the worst case every slot has a release or a row with a move; 256 of them fill a plan.
+SLOTS_MAX: Final = 256
 # 300 entries of at most 40 bytes leave four fifths of the plan for everything else.
 LOGIT_BIAS_ENTRIES_MAX: Final = 300
 # One (token id, log-probability) pair of a result is at most 16 bytes of RESULT's payload.
@@ -167,6 +169,8 @@ class PlanLimits:
             value = getattr(self, field)
             if type(value) is not int or not 1 <= value <= INTEGER_MAX:
                 raise ConfigError.single(field, value, "must be an integer of at least 1")
+        if self.slots > SLOTS_MAX:
+            raise ConfigError.single("slots", self.slots, f"must be at most {SLOTS_MAX}")
 
 
 def tokens_per_step_max(hidden_size: int, item_bytes: int) -> int:
