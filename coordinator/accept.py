@@ -1,0 +1,167 @@
+"""Accepting the ranks: from a listening socket to one greeted link per rank.
+
+Anything may connect here. A stranger (another protocol, random bytes, silence) is closed and
+counted and never delays the ranks; the whole of it has one deadline (docs/spec/session.md S11).
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+from coordinator.processes import WorkerExit
+from errors import ContractError, DeadlineError, PeerError, ProtocolError
+from wire.connection import Connection
+from wire.frame import FrameReader, Kind, Side
+from wire.ledger import Recorder
+from wire.link import Link
+from wire.metadata import Hello, parse
+from wire.session import Session
+from wire.socket_pipe import Listener, SocketPipe
+
+HELLO_PHASE = "hello"
+AGREED_HELLO = ("little", "<f4")
+# How often a run looks whether one of its own processes ended before it could connect.
+_LIVENESS_MS = 50
+# Connections that may wait for their HELLO at once; one more is closed at once.
+_PENDING_MAX = 64
+_READ_BYTES = 4_096
+
+
+@dataclass
+class _Pending:
+    pipe: SocketPipe
+    reader: FrameReader = field(default_factory=FrameReader)
+    raw: bytearray = field(default_factory=bytearray)
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """One link per rank, in rank order, and how many other connections were turned away."""
+
+    links: tuple[Link, ...]
+    strangers: int
+
+
+class Acceptor:
+    """ended: asks whether a worker process has ended early; None while all run."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        world_size: int,
+        recorder: Recorder | None,
+        ended: Callable[[], WorkerExit | None],
+    ) -> None:
+        self._listener = listener
+        self._world_size = world_size
+        self._recorder = recorder
+        self._ended = ended
+        self._pending: dict[int, _Pending] = {}
+        self._ranks: dict[int, _Pending] = {}
+        self._strangers = 0
+
+    def accept(self, deadline: float) -> Accepted:
+        """Wait until every rank said HELLO. Raises PeerError; every connection is closed then."""
+        try:
+            while len(self._ranks) < self._world_size:
+                self._wait(deadline)
+            links = self._greet()
+        except BaseException:
+            for waiting in self._ranks.values():
+                waiting.pipe.close()
+            raise
+        finally:
+            for waiting in self._pending.values():
+                waiting.pipe.close()
+                self._strangers += 1
+            self._pending.clear()
+        return Accepted(links, self._strangers)
+
+    def _wait(self, deadline: float) -> None:
+        remaining_ms = (deadline - SocketPipe.monotonic()) * 1000
+        if remaining_ms <= 0:
+            raise DeadlineError(
+                "handshake",
+                f"{len(self._ranks)} of {self._world_size} ranks said HELLO in time",
+                rank=min(set(range(self._world_size)) - set(self._ranks)),
+                phase=HELLO_PHASE,
+            )
+        poll = select.poll()
+        poll.register(self._listener.fileno(), select.POLLIN)
+        for descriptor in self._pending:
+            poll.register(descriptor, select.POLLIN)
+        for descriptor, _ in poll.poll(min(_LIVENESS_MS, max(1.0, remaining_ms))):
+            if descriptor == self._listener.fileno():
+                self._admit(deadline)
+            else:
+                self._read(descriptor, deadline)
+        self._check_alive()
+
+    def _check_alive(self) -> None:
+        gone = self._ended()
+        if gone is not None and gone.rank not in self._ranks:
+            raise ProtocolError(
+                "closed",
+                f"its process ended with status {gone.status} before HELLO: {gone.last_words}",
+                rank=gone.rank,
+                phase=HELLO_PHASE,
+            )
+
+    def _admit(self, deadline: float) -> None:
+        pipe = self._listener.accept(deadline)
+        if len(self._pending) >= _PENDING_MAX:
+            pipe.close()
+            self._strangers += 1
+            return
+        self._pending[pipe.fileno()] = _Pending(pipe)
+
+    def _read(self, descriptor: int, deadline: float) -> None:
+        """One read; a refused first frame makes a stranger, a HELLO makes a rank."""
+        waiting = self._pending[descriptor]
+        try:
+            data = waiting.pipe.receive(_READ_BYTES, deadline)
+            if not data:
+                raise ProtocolError("closed", "left before HELLO")
+            waiting.raw += data
+            waiting.reader.receive_data(data)
+            frame = waiting.reader.next_frame()
+            if frame is None:
+                return
+            if frame.kind is not Kind.HELLO:
+                raise ContractError("kind", f"first frame is {frame.kind.name}")
+            hello = cast(Hello, parse(Kind.HELLO, frame.metadata))
+        except PeerError:
+            del self._pending[descriptor]
+            waiting.pipe.close()
+            self._strangers += 1
+            return
+        self._seat(hello, self._pending.pop(descriptor))
+
+    def _seat(self, hello: Hello, waiting: _Pending) -> None:
+        problem = None
+        if not 0 <= hello.rank < self._world_size:
+            problem = f"rank is {hello.rank}, agreed 0 to {self._world_size - 1}"
+        elif hello.rank in self._ranks:
+            problem = f"two workers say they are rank {hello.rank}"
+        elif (hello.byte_order, hello.dtype) != AGREED_HELLO:
+            problem = f"byte_order, dtype are {hello.byte_order}, {hello.dtype}; agreed little, <f4"
+        if problem is not None:
+            waiting.pipe.close()
+            raise ContractError("metadata", problem, rank=hello.rank, phase=HELLO_PHASE)
+        self._ranks[hello.rank] = waiting
+
+    def _greet(self) -> tuple[Link, ...]:
+        """Give every rank its connection, in rank order, whatever order they came in."""
+        links = []
+        for rank in range(self._world_size):
+            waiting = self._ranks[rank]
+            connection = Connection(Side.COORDINATOR, Session(), rank, self._recorder)
+            connection.receive_data(waiting.raw)
+            hello = Hello(byte_order="little", dtype="<f4", rank=rank)
+            if connection.next_frame(hello.to_bytes(), 0) is None:
+                raise ProtocolError("truncated", "HELLO", rank=rank, phase=HELLO_PHASE)
+            links.append(Link(connection, waiting.pipe))
+        return tuple(links)

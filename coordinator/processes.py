@@ -1,0 +1,158 @@
+"""The worker processes a run starts: start, notice an end, stop within a bound, prove none is left.
+
+Only processes started here are ever signalled. How a process starts is a `Launcher`: a fresh
+program (`ExecLauncher`), or a fork of a loaded parent (evidence and benchmarks).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from errors import TPError
+
+LAST_WORDS_BYTES_MAX = 4_096
+_KILL_MS = 5_000
+
+
+class WorkerProcess(Protocol):
+    """A worker that was started here."""
+
+    rank: int
+    pid: int
+
+    def poll(self) -> int | None:
+        """Exit status (negative: ended by that signal), or None while it runs. Reaps."""
+
+    def wait(self, deadline: float) -> int | None:
+        """Like poll, but waits until `deadline` (monotonic seconds) for the end."""
+
+    def kill(self) -> None:
+        """SIGKILL; nothing happens when the process has been reaped."""
+
+    def last_words(self) -> str:
+        """The end of what it wrote on standard error."""
+
+
+class Launcher(Protocol):
+    """Starts one worker that will connect to `address` as `rank`."""
+
+    def start(self, rank: int, address: str) -> WorkerProcess: ...
+
+
+class ExecProcess:
+    """A worker started as a program of its own."""
+
+    def __init__(self, rank: int, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        self.rank = rank
+        # A file, not a pipe: a talkative worker must never block on a reader that is busy.
+        self._stderr = tempfile.TemporaryFile()
+        try:
+            self._popen = subprocess.Popen(
+                list(argv),
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._stderr,
+            )
+        except OSError as failure:
+            self._stderr.close()
+            raise TPError("process.start", f"can't start {argv[0]}: {failure.strerror}") from None
+        self.pid = self._popen.pid
+
+    def poll(self) -> int | None:
+        return self._popen.poll()
+
+    def wait(self, deadline: float) -> int | None:
+        try:
+            return self._popen.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return None
+
+    def kill(self) -> None:
+        self._popen.kill()
+
+    def last_words(self) -> str:
+        if self._stderr.closed:
+            return ""
+        size = self._stderr.seek(0, 2)
+        self._stderr.seek(max(0, size - LAST_WORDS_BYTES_MAX))
+        return self._stderr.read().decode("utf-8", "replace").strip()
+
+    def close(self) -> None:
+        """Let go of the captured output."""
+        self._stderr.close()
+
+
+@dataclass(frozen=True)
+class ExecLauncher:
+    """Starts `argv --connect ADDRESS --rank R extra...` with exactly the environment `env`."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    extra: tuple[str, ...] = ()
+
+    def start(self, rank: int, address: str) -> WorkerProcess:
+        argv = [*self.argv, "--connect", address, "--rank", str(rank), *self.extra]
+        return ExecProcess(rank, argv, self.env)
+
+
+@dataclass(frozen=True)
+class WorkerExit:
+    """How one worker ended. killed: it had to be, because it did not leave in time."""
+
+    rank: int
+    pid: int
+    status: int
+    killed: bool
+    last_words: str
+
+
+class Workers:
+    """The processes of one run. `stop` may be called at any time, also twice."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._running: list[WorkerProcess] = []
+        self.exits: list[WorkerExit] = []
+        self.pids: dict[int, int] = {}
+
+    def start(self, world_size: int, address: str) -> None:
+        for rank in range(world_size):
+            process = self._launcher.start(rank, address)
+            self._running.append(process)
+            self.pids[rank] = process.pid
+
+    def first_ended(self) -> WorkerExit | None:
+        """The lowest rank whose process has ended although nobody asked it to."""
+        for process in self._running:
+            status = process.poll()
+            if status is not None:
+                return WorkerExit(process.rank, process.pid, status, False, process.last_words())
+        return None
+
+    def stop(self, grace_ms: int) -> list[WorkerExit]:
+        """Give every process until the grace is over to leave by itself; kill and reap the rest.
+
+        Returns all exits in rank order. Afterwards none of the processes exists.
+        """
+        deadline = time.monotonic() + grace_ms / 1000
+        for process in self._running:
+            status = process.wait(deadline)
+            killed = status is None
+            if status is None:
+                process.kill()
+                status = process.wait(time.monotonic() + _KILL_MS / 1000)
+            if status is None:
+                raise TPError(
+                    "process.unkillable", f"worker {process.pid} of rank {process.rank} won't end"
+                )
+            self.exits.append(
+                WorkerExit(process.rank, process.pid, status, killed, process.last_words())
+            )
+        self._running.clear()
+        return self.exits

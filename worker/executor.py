@@ -1,0 +1,83 @@
+"""What a worker's core needs from a model: the Executor protocol.
+
+The core moves frames; an executor does the rank-local maths. Both sides of this line speak in raw
+buffers (little-endian, C order), so the core needs no array library and the executor no frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from program.spec import ProgramSpec
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What a step works on, as it came in an INPUT frame: [batch, sequence, hidden] elements."""
+
+    shape: tuple[int, ...]
+    payload: Buffer
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a rank hands back at the end of a step: one tensor and an optional report."""
+
+    tensor: str
+    shape: tuple[int, ...]
+    payload: Buffer
+    report: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A program as one rank will run it."""
+
+    spec: ProgramSpec
+    digest: str
+    executor: Executor
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What loading from a checkpoint did, for the fence that ends it."""
+
+    fields: Mapping[str, object] = field(default_factory=dict)
+
+
+class Executor(Protocol):
+    """The rank-local half of a program. Calls come in session order, never concurrently.
+
+    A method that can't accept outside data raises ContractError and leaves the state unchanged.
+    """
+
+    def load_tensor(self, name: str, payload: Buffer) -> None:
+        """Keep one weight's rank-local slice, sent in a WEIGHT frame."""
+
+    def load_local(self, parameters: Mapping[str, object]) -> LoadReport:
+        """Read this rank's slices from a checkpoint (programs whose loading is LOCAL)."""
+
+    def begin(self, plan: object | None, operand: Operand | None) -> tuple[int, ...]:
+        """Start a step. Returns the shape of the step's partials and reductions."""
+
+    def partial(self, stage: int) -> Buffer:
+        """Run up to and including the stage's row-parallel projection; this rank's summand."""
+
+    def reduced(self, stage: int, total: Buffer) -> None:
+        """Take the sum over ranks of a stage's partials."""
+
+    def finish(self) -> Artifact:
+        """End the step and hand back what this rank produced."""
+
+
+class ProgramOpener(Protocol):
+    """Turns the agreement of an ACK into a program; the composition root binds it to a model."""
+
+    def __call__(
+        self, program: str, parameters: Mapping[str, object], rank: int, world_size: int
+    ) -> Opened:
+        """Raises ContractError (`contract.program`) for a program this worker doesn't have."""
