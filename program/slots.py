@@ -31,7 +31,7 @@ class Resident:
 
 @dataclass(frozen=True, slots=True)
 class SlotTable:
-    """slots[i]: the holder of slot i. admissions: how many ever entered. next_step: the step due."""
+    """slots[i]: holder of slot i. admissions: how many ever entered. next_step: the step due."""
 
     limits: PlanLimits
     slots: tuple[Resident | None, ...]
