@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from errors import ConfigError
-from program.plan import SLOTS_MAX, PlanLimits, pages_needed, tokens_per_step_max
+from errors import ConfigError, ConfigProblem
+from program.plan import INTEGER_MAX, SLOTS_MAX, PlanLimits, pages_needed, tokens_per_step_max
 from program.spec import ProgramSpec, StateScope
 
 
@@ -125,21 +125,28 @@ def plan_capacity(spec: ProgramSpec, given: CapacityInput) -> Capacity:
 
 
 def _check_input(spec: ProgramSpec, given: CapacityInput) -> None:
+    problems: list[ConfigProblem] = []
     ranks = len(given.rank_memory_bytes)
     if ranks != spec.world_size:
-        raise _refused("rank_memory_bytes", ranks, f"must have {spec.world_size} entries")
+        rule = f"must have {spec.world_size} entries, one per rank"
+        problems.append(ConfigProblem("rank_memory_bytes", str(ranks), rule))
     step_tokens_max = tokens_per_step_max(spec.hidden_size, spec.partial_dtype.item_bytes)
-    at_most = {"max_batch": SLOTS_MAX, "step_tokens": step_tokens_max}
-    for field in ("max_batch", "step_tokens", "page_tokens", "context_tokens"):
+    ranges = {
+        "max_batch": (1, SLOTS_MAX),
+        "step_tokens": (1, step_tokens_max),
+        "page_tokens": (1, INTEGER_MAX),
+        "context_tokens": (1, INTEGER_MAX),
+        "pages_per_slot_min": (1, INTEGER_MAX),
+        "scratch_bytes": (0, INTEGER_MAX),
+        "reserve_bytes": (0, INTEGER_MAX),
+    }
+    for field, (low, high) in ranges.items():
         value = getattr(given, field)
-        high = at_most.get(field)
-        if value < 1 or (high is not None and value > high):
-            rule = "must be at least 1" if high is None else f"must be at least 1, at most {high}"
-            raise _refused(field, value, rule)
-    for field in ("scratch_bytes", "reserve_bytes", "pages_per_slot_min"):
-        value = getattr(given, field)
-        if value < 0:
-            raise _refused(field, value, "must be at least 0")
+        if not low <= value <= high:
+            rule = f"must be at least {low} and at most {high}"
+            problems.append(ConfigProblem(field, str(value), rule))
+    if problems:
+        raise ConfigError(problems, "config.capacity")
 
 
 def _rank_budget(spec: ProgramSpec, given: CapacityInput, rank: int) -> RankBudget:
@@ -154,7 +161,7 @@ def _rank_budget(spec: ProgramSpec, given: CapacityInput, rank: int) -> RankBudg
         slots=0,
         pages=0,
     )
-    per_slot = budget.slot_bytes + max(1, given.pages_per_slot_min) * budget.page_bytes
+    per_slot = budget.slot_bytes + given.pages_per_slot_min * budget.page_bytes
     slots = (
         given.max_batch if per_slot == 0 else min(given.max_batch, budget.free_bytes // per_slot)
     )
@@ -163,7 +170,8 @@ def _rank_budget(spec: ProgramSpec, given: CapacityInput, rank: int) -> RankBudg
             f"rank {rank} must hold {budget.weight_bytes} bytes of weights, {budget.scratch_bytes} "
             f"of scratch, {budget.reserve_bytes} of reserve and {per_slot} for one request"
         )
-        raise _refused(f"rank_memory_bytes[{rank}]", budget.memory_bytes, rule)
+        field = f"rank_memory_bytes[{rank}]"
+        raise ConfigError.single(field, budget.memory_bytes, rule, "config.capacity")
     return replace(budget, slots=slots)
 
 
@@ -173,7 +181,3 @@ def _with_pages(budget: RankBudget, slots: int, context_pages: int) -> RankBudge
         return replace(budget, pages=useful)
     room = (budget.free_bytes - slots * budget.slot_bytes) // budget.page_bytes
     return replace(budget, pages=min(room, useful))
-
-
-def _refused(field: str, value: object, rule: str) -> ConfigError:
-    return ConfigError.single(field, value, rule, "config.capacity")
