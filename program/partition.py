@@ -79,7 +79,7 @@ class Cut:
 def divide_exactly(numerator: int, denominator: int, field: str) -> int:
     """numerator / denominator. Raises ConfigError naming `field` when a remainder is left."""
     if denominator <= 0 or numerator % denominator:
-        degrees = [str(d) for d in range(1, numerator + 1) if numerator % d == 0 and d <= 64]
+        degrees = [str(d) for d in range(1, min(numerator, 64) + 1) if numerator % d == 0]
         raise ConfigError.single(
             field,
             numerator,

@@ -90,6 +90,8 @@ class ProgramSpec:
     folded: the fence rides in the partial and the next command in the reduction
     (docs/spec/session.md); false for the block, whose frames are fixed at 6 and 13.
     partial_dtype: element type of partials and reductions.
+    arithmetic: name of the clauses that fix every rounding (docs/spec/program.md), or "native"
+    where results are compared within a tolerance.
     """
 
     name: str
@@ -102,6 +104,7 @@ class ProgramSpec:
     state: tuple[StateSpec, ...] = ()
     partial_dtype: Dtype = Dtype.FLOAT32
     folded: bool = False
+    arithmetic: str = "native"
 
     @property
     def phases(self) -> tuple[str, ...]:
