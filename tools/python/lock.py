@@ -34,9 +34,9 @@ def parents(block: str) -> set[str]:
     return {match["name"] for match in _PARENT.finditer(block) if match["name"] != "via"}
 
 
-def prune(pinned: dict[str, str]) -> dict[str, str]:
-    """Drops every package that only ABSENT packages, directly or not, ask for."""
-    dropped = set(ABSENT)
+def prune(pinned: dict[str, str], absent: frozenset[str] = ABSENT) -> dict[str, str]:
+    """Drops every package that only absent packages, directly or not, ask for."""
+    dropped = set(absent)
     while True:
         orphans = {name for name in pinned.keys() - dropped if parents(pinned[name]) <= dropped}
         if not orphans:
@@ -49,16 +49,21 @@ def prune(pinned: dict[str, str]) -> dict[str, str]:
     return kept
 
 
+def lock_file() -> Path:
+    """The file that this script writes."""
+    return Path(__file__).parents[2] / "requirements_lock.txt"
+
+
 def main() -> int:
     """Resolves, prunes and writes the lock file beside requirements.in."""
-    root = Path(__file__).resolve().parents[2]
+    root = lock_file().parent
     command = [sys.executable, "-m", "piptools", "compile", "--quiet", "--generate-hashes"]
     command += ["--no-emit-find-links", "--no-emit-index-url", "--no-emit-trusted-host"]
     command += ["--strip-extras", *(f"--unsafe-package={name}" for name in sorted(ABSENT))]
     command += ["--output-file=-", "requirements.in"]
     resolved = subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE, text=True)
     text = HEADER + "".join(prune(blocks(resolved.stdout)).values())
-    (root / "requirements_lock.txt").write_text(text, encoding="utf-8")
+    lock_file().write_text(text, encoding="utf-8")
     return 0
 
 
