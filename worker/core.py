@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
-
 from errors import ContractError, MisuseError
 from program.spec import INPUT_PHASE, LOAD_PHASE, RESULT_PHASE, Loading, ProgramSpec
 from wire.frame import Frame, Kind
@@ -23,11 +21,10 @@ from wire.metadata import (
     Result,
     Tensor,
     demand,
-    parse,
     payload_bytes,
 )
 from wire.session import Session, State
-from worker.executor import Artifact, Buffer, Executor, Operand, ProgramOpener
+from worker.executor import Artifact, Buffer, Executor, ProgramOpener
 
 HELLO_DTYPE = "<f4"
 
@@ -64,7 +61,7 @@ class WorkerCore:
         self._spec: ProgramSpec | None = None
         self._executor: Executor | None = None
         self._weights_loaded = 0
-        self._operand: Operand | None = None
+        self._operand: tuple[tuple[int, ...], Buffer] | None = None
         self._step = 0
         self._shape: tuple[int, ...] = ()
         # Tensor metadata depends only on (kind, stage, shape): encoded once, compared as bytes.
@@ -129,7 +126,7 @@ class WorkerCore:
         return self.session.phase_index + 1 if state is State.REDUCED else 0
 
     def _on_ack(self, frame: Frame) -> list[Outgoing]:
-        ack = cast(Ack, parse(Kind.ACK, frame.metadata))
+        ack = Ack.parse(frame.metadata)
         if ack.rank != self.rank:
             raise ContractError("metadata", f"rank is {ack.rank}, this worker is rank {self.rank}")
         if not 0 <= ack.rank < ack.world_size:
@@ -159,18 +156,18 @@ class WorkerCore:
         return []
 
     def _on_load(self, frame: Frame) -> list[Outgoing]:
-        load = cast(Load, parse(Kind.LOAD, frame.metadata))
+        load = Load.parse(frame.metadata)
         self._check_rank_phase(load.rank, load.phase, LOAD_PHASE)
         if self._program.loading is not Loading.LOCAL:
             raise ContractError("kind", f"program {self._program.name} takes no LOAD")
         report = self._model.load_local(load.parameters)
-        fence = Fence(phase=LOAD_PHASE, rank=self.rank, report=report.fields, tensors=0)
+        fence = Fence(phase=LOAD_PHASE, rank=self.rank, report=report, tensors=0)
         return [Outgoing(Kind.FENCE, fence.to_bytes())]
 
     def _on_input(self, frame: Frame) -> list[Outgoing]:
         if self._weights_missing:
             raise ContractError("kind", f"INPUT came after {self._weights_loaded} weights")
-        tensor = cast(Tensor, parse(Kind.INPUT, frame.metadata))
+        tensor = Tensor.parse(frame.metadata)
         spec = self._program
         shape = (*tensor.shape[:2], spec.hidden_size)
         if len(tensor.shape) != 3 or tensor.shape != shape:
@@ -179,7 +176,7 @@ class WorkerCore:
             )
         agreed = self._tensor(Kind.INPUT, 0, INPUT_PHASE, "x", shape)
         demand(frame.metadata, agreed.metadata)
-        self._operand = Operand(shape, frame.payload)
+        self._operand = (shape, frame.payload)
         return []
 
     def _on_command(self, frame: Frame) -> list[Outgoing]:
@@ -188,7 +185,7 @@ class WorkerCore:
         return self._run_stage()
 
     def _begin_step(self, frame: Frame) -> None:
-        command = cast(Command, parse(Kind.COMMAND, frame.metadata))
+        command = Command.parse(frame.metadata)
         self._check_rank_phase(command.rank, command.phase, self._program.phases[0])
         if command.step != self._step:
             raise ContractError("metadata", f"step is {command.step}, agreed {self._step}")

@@ -7,7 +7,6 @@ buffers (little-endian, C order), so the core needs no array library and the exe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from program.spec import ProgramSpec
@@ -15,38 +14,17 @@ from program.spec import ProgramSpec
 Buffer = bytes | bytearray | memoryview
 
 
-@dataclass(frozen=True)
-class Operand:
-    """What a step works on, as it came in an INPUT frame: [batch, sequence, hidden] elements."""
-
-    shape: tuple[int, ...]
-    payload: Buffer
-
-
-@dataclass(frozen=True)
-class Artifact:
+class Artifact(Protocol):
     """What a rank hands back at the end of a step: one tensor and an optional report."""
 
-    tensor: str
-    shape: tuple[int, ...]
-    payload: Buffer
-    report: Mapping[str, object] | None = None
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A program as one rank will run it."""
-
-    spec: ProgramSpec
-    digest: str
-    executor: Executor
-
-
-@dataclass(frozen=True)
-class LoadReport:
-    """What loading from a checkpoint did, for the fence that ends it."""
-
-    fields: Mapping[str, object] = field(default_factory=dict)
+    @property
+    def tensor(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def payload(self) -> Buffer: ...
+    @property
+    def report(self) -> Mapping[str, object] | None: ...
 
 
 class Executor(Protocol):
@@ -58,11 +36,19 @@ class Executor(Protocol):
     def load_tensor(self, name: str, payload: Buffer) -> None:
         """Keep one weight's rank-local slice, sent in a WEIGHT frame."""
 
-    def load_local(self, parameters: Mapping[str, object]) -> LoadReport:
-        """Read this rank's slices from a checkpoint (programs whose loading is LOCAL)."""
+    def load_local(self, parameters: Mapping[str, object]) -> Mapping[str, object]:
+        """Read this rank's slices from a checkpoint (programs whose loading is LOCAL).
 
-    def begin(self, plan: object | None, operand: Operand | None) -> tuple[int, ...]:
-        """Start a step. Returns the shape of the step's partials and reductions."""
+        Returns the report that the load's fence carries.
+        """
+
+    def begin(
+        self, plan: object | None, operand: tuple[tuple[int, ...], Buffer] | None
+    ) -> tuple[int, ...]:
+        """Start a step. Returns the shape of the step's partials and reductions.
+
+        operand: shape [batch, sequence, hidden] and elements of the INPUT frame, if there was one.
+        """
 
     def partial(self, stage: int) -> Buffer:
         """Run up to and including the stage's row-parallel projection; this rank's summand."""
@@ -72,6 +58,17 @@ class Executor(Protocol):
 
     def finish(self) -> Artifact:
         """End the step and hand back what this rank produced."""
+
+
+class Opened(Protocol):
+    """A program as one rank will run it."""
+
+    @property
+    def spec(self) -> ProgramSpec: ...
+    @property
+    def digest(self) -> str: ...
+    @property
+    def executor(self) -> Executor: ...
 
 
 class ProgramOpener(Protocol):

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
-from errors import ConfigError, PeerError, TPError
+from errors import ConfigError, ConfigProblem, PeerError, TPError
 from identity.source import SOURCE_DIGEST
 from model.binding import open_program
 from wire.connection import Connection
 from wire.frame import Side
-from wire.link import Link
+from wire.link import Link, Pipe
 from wire.session import Session, State
 from wire.socket_pipe import connect, parse_address
 from worker.core import WorkerCore
@@ -28,11 +30,31 @@ from worker.hangup import HangupWatch
 CONNECT_MS = 10_000
 IDLE_MS = 600_000
 SEND_MS = 10_000
+INTERRUPTED = 130
+# The coordinator may end a session here (docs/spec/session.md S2).
+CLEAN_ENDS = (State.IDLE, State.CLOSED)
+
+
+MILLISECONDS_MAX = 86_400_000
+RANK_MAX = 63
+
+PipeWrapper = Callable[[Pipe, "WorkerOptions"], Pipe]
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """The command line of a worker, checked."""
+
+    connect: str
+    rank: int
+    connect_ms: int
+    idle_ms: int
+    send_ms: int
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ConfigError.single("command line", " ".join(sys.argv[1:]) or "(empty)", message)
+        raise ConfigError.single("command line", self.prog, message)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -47,59 +69,74 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _bounded(options: argparse.Namespace) -> None:
-    for name in ("connect_ms", "idle_ms", "send_ms"):
-        value = getattr(options, name)
-        if not 1 <= value <= 86_400_000:
-            field = "--" + name.replace("_", "-")
-            raise ConfigError.single(field, value, "must be 1 to 86400000 milliseconds")
-    if not 0 <= options.rank < 64:
-        raise ConfigError.single("--rank", options.rank, "must be 0 to 63")
+def worker_options(argv: Sequence[str]) -> WorkerOptions:
+    """Parse and check a worker's command line. Raises ConfigError with every problem."""
+    given = _parser().parse_args(argv)
+    options = WorkerOptions(**vars(given))
+    limits = {"rank": (0, RANK_MAX)}
+    limits |= {name: (1, MILLISECONDS_MAX) for name in ("connect_ms", "idle_ms", "send_ms")}
+    problems = [
+        ConfigProblem(
+            "--" + name.replace("_", "-"), str(getattr(options, name)), f"must be {low} to {high}"
+        )
+        for name, (low, high) in limits.items()
+        if not low <= getattr(options, name) <= high
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return options
 
 
-def serve(link: Link, core: WorkerCore, *, idle_s: float, send_s: float) -> None:
+def serve(link: Link, core: WorkerCore, options: WorkerOptions) -> None:
     """Run one session to its clean end. Raises PeerError when it ends any other way."""
-    clock = link.pipe.clock
-    for out in core.start():
-        link.send(out.kind, out.metadata, out.payload, flags=out.flags, deadline=clock() + send_s)
+    clock, idle_s, send_s = link.pipe.clock, options.idle_ms / 1000, options.send_ms / 1000
+    outgoing = core.start()
     while True:
+        for out in outgoing:
+            deadline = clock() + send_s
+            link.send(out.kind, out.metadata, out.payload, flags=out.flags, deadline=deadline)
         agreed = core.expected()
         metadata, size = (agreed.metadata, agreed.payload_bytes) if agreed else (None, None)
         try:
             frame = link.receive(metadata, size, deadline=clock() + idle_s)
         except PeerError as failure:
-            if failure.code == "protocol.closed" and core.session.state is State.IDLE:
+            if failure.code == "protocol.closed" and core.session.state in CLEAN_ENDS:
                 return
             raise
-        for out in core.handle(frame):
-            link.send(
-                out.kind, out.metadata, out.payload, flags=out.flags, deadline=clock() + send_s
-            )
+        outgoing = core.handle(frame)
 
 
-def _run(options: argparse.Namespace) -> None:
-    _bounded(options)
+def run(options: WorkerOptions, wrap: PipeWrapper) -> None:
+    """Connect and serve one session; `wrap` may put something between the session and the pipe."""
     address = parse_address(options.connect, field="--connect")
-    pipe = connect(address, timeout_s=options.connect_ms / 1000)
+    pipe = connect(address, time.monotonic() + options.connect_ms / 1000)
     session = Session()
-    link = Link(Connection(Side.WORKER, session, options.rank, None), pipe)
+    link = Link(Connection(Side.WORKER, session, options.rank, None), wrap(pipe, options))
     core = WorkerCore(options.rank, session, open_program)
     with HangupWatch(pipe.fileno()):
         try:
-            serve(link, core, idle_s=options.idle_ms / 1000, send_s=options.send_ms / 1000)
+            serve(link, core, options)
         finally:
             link.close()
 
 
-def main(argv: Sequence[str]) -> int:
-    rank = "?"
+def unwrapped(pipe: Pipe, options: WorkerOptions) -> Pipe:
+    """Production: nothing stands between the session and the pipe."""
+    return pipe
+
+
+def main(argv: Sequence[str], wrap: PipeWrapper = unwrapped) -> int:
+    """Returns the exit code; failures are one sentence on standard error."""
+    name = "worker"
     try:
-        options = _parser().parse_args(argv)
-        rank = str(options.rank)
-        _run(options)
+        options = worker_options(argv)
+        name = f"worker of rank {options.rank}"
+        run(options, wrap)
     except TPError as failure:
-        print(f"worker rank {rank}: {failure.diagnostics()}", file=sys.stderr)
+        print(f"{name}: {failure.diagnostics()}", file=sys.stderr)
         return failure.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return 0
 
 

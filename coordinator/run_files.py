@@ -1,0 +1,61 @@
+"""The files a run leaves: complete or not there.
+
+Each file is written beside its name and renamed, the output last, so a full disk or a killed
+process never leaves an output that looks complete. An output of an earlier run in the same folder
+is removed before the first process starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from errors import ConfigError, TPError
+from wire.canonical import JsonValue, encode_canonical
+
+MANIFEST = "manifest.json"
+LEDGER = "ledger.jsonl"
+TAPE = "tape.bin"
+OBSERVATIONS = "observations.jsonl"
+OUTPUT = "output.f32"
+_ALL = (OUTPUT, MANIFEST, LEDGER, TAPE, OBSERVATIONS)
+_PARTIAL_SUFFIX = ".partial"
+
+
+class RunFiles:
+    """The folder of one run. Raises ConfigError at once when it can't be written to."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            for name in _ALL:
+                (directory / name).unlink(missing_ok=True)
+            probe = directory / (OUTPUT + _PARTIAL_SUFFIX)
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as failure:
+            raise ConfigError.single(
+                "--out", directory, f"must be a folder that can be written: {failure.strerror}"
+            ) from None
+
+    def write(self, name: str, data: bytes) -> None:
+        """One file, whole. Raises TPError `output.write` and leaves nothing under the name."""
+        path = self.directory / name
+        partial = path.with_name(name + _PARTIAL_SUFFIX)
+        try:
+            with partial.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.rename(path)
+        except OSError as failure:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise TPError("output.write", f"can't write {path}: {failure.strerror}") from None
+
+    def write_observations(self, observations: list[dict[str, JsonValue]]) -> None:
+        """What depends on the machine and the moment: times, process ids, addresses."""
+        lines = [encode_canonical(observation) + b"\n" for observation in observations]
+        self.write(OBSERVATIONS, b"".join(lines))

@@ -1,0 +1,79 @@
+"""A worker process with one fault in it; only tests and the evidence may start it.
+
+    faulty_worker --connect ADDRESS --rank R --fault KIND --fault-rank R --fault-phase PHASE --ranks N
+
+The rank that is not the faulty one is an ordinary worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from simulation.faults import Fault, FaultInjector, FaultKind, RankEnded
+from wire.link import Buffer, Pipe
+from worker.main import WorkerOptions, main as worker_main
+
+RANK_ENDED_STATUS = 4
+_HOLD_S = 600.0
+
+
+class _PipeTarget:
+    """Applies a fault to a real connection."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+
+    def write(self, data: bytes) -> None:
+        self._pipe.send([data], self._pipe.clock() + _HOLD_S)
+
+    def wait_for_hangup(self) -> None:
+        deadline = self._pipe.clock() + _HOLD_S
+        while self._pipe.receive(4096, deadline):
+            pass
+
+
+class FaultyPipe:
+    """A pipe whose outgoing frames pass a fault injector; everything else is the real pipe's."""
+
+    def __init__(self, pipe: Pipe, fault: Fault) -> None:
+        self._pipe = pipe
+        self._injector = FaultInjector(fault, _PipeTarget(pipe))
+
+    def send(self, buffers: Sequence[Buffer], deadline: float) -> None:
+        self._injector.send(buffers)
+
+    def receive(self, limit: int, deadline: float) -> bytes:
+        return self._pipe.receive(limit, deadline)
+
+    def clock(self) -> float:
+        return self._pipe.clock()
+
+    def fileno(self) -> int:
+        return self._pipe.fileno()
+
+    def close(self) -> None:
+        self._pipe.close()
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="faulty_worker", allow_abbrev=False)
+    parser.add_argument("--fault", required=True, choices=[kind.value for kind in FaultKind])
+    parser.add_argument("--fault-rank", required=True, type=int)
+    parser.add_argument("--fault-phase", required=True)
+    parser.add_argument("--ranks", required=True, type=int)
+    own, rest = parser.parse_known_args(argv)
+    fault = Fault(FaultKind(own.fault), own.fault_phase, own.ranks)
+
+    def wrap(pipe: Pipe, options: WorkerOptions) -> Pipe:
+        return FaultyPipe(pipe, fault) if options.rank == own.fault_rank else pipe
+
+    try:
+        return worker_main(rest, wrap)
+    except RankEnded:
+        return RANK_ENDED_STATUS
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,132 @@
+"""The in-memory pipe: a real WorkerCore behind the interface of a socket pipe.
+
+Nothing runs by itself. Reading from the pipe runs the worker until it has written something; when
+it has nothing to say, the virtual clock moves to the reader's deadline, so a timeout takes no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from errors import DeadlineError, PeerError
+from simulation.clock import VirtualClock
+from simulation.delivery import Delivery, whole
+from simulation.faults import Fault, FaultInjector, RankEnded
+from wire.connection import Connection
+from wire.frame import Side
+from wire.link import Buffer
+from wire.session import Session
+from worker.core import Outgoing, WorkerCore
+from worker.executor import ProgramOpener
+
+
+class _Output:
+    """Where a simulated worker's bytes go; the target of its fault, if it has one."""
+
+    def __init__(self) -> None:
+        self.waiting = bytearray()
+        self.silent = False
+
+    def write(self, data: bytes) -> None:
+        if not self.silent:
+            self.waiting += data
+
+    def wait_for_hangup(self) -> None:
+        # Nobody reads what comes after: the peer's end is the end of this simulation.
+        self.silent = True
+
+
+class SimulatedWorker:
+    """One rank in memory: bytes in, bytes out, one session, then it has ended."""
+
+    def __init__(
+        self, rank: int, open_program: ProgramOpener, fault: Fault | None, delivery: Delivery
+    ) -> None:
+        session = Session()
+        self._core = WorkerCore(rank, session, open_program)
+        self._connection = Connection(Side.WORKER, session, rank, None)
+        self._delivery = delivery
+        self._inbox = bytearray()
+        self._injector = None
+        self.output = _Output()
+        self.ended = False
+        self.failure: PeerError | None = None
+        if fault is not None:
+            self._injector = FaultInjector(fault, self.output)
+        self._guarded(self._core.start())
+
+    def feed(self, data: bytes) -> None:
+        """Bytes from the coordinator; they wait until the worker runs."""
+        self._inbox += data
+
+    def run(self) -> None:
+        """Take one piece of what waits and act on the frames that it completes."""
+        if self.ended or not self._inbox:
+            return
+        size = self._delivery(len(self._inbox))
+        piece = bytes(self._inbox[:size])
+        del self._inbox[:size]
+        self._connection.receive_data(piece)
+        try:
+            while not self.ended:
+                agreed = self._core.expected()
+                metadata, length = (agreed.metadata, agreed.payload_bytes) if agreed else (None, None)
+                frame = self._connection.next_frame(metadata, length)
+                if frame is None:
+                    return
+                self._guarded(self._core.handle(frame))
+        except PeerError as failure:
+            self.failure, self.ended = failure, True
+
+    def can_run(self) -> bool:
+        return bool(self._inbox) and not self.ended
+
+    def _guarded(self, outgoing: list[Outgoing]) -> None:
+        try:
+            for out in outgoing:
+                buffers = self._connection.send(out.kind, out.metadata, out.payload, flags=out.flags)
+                if self._injector is None:
+                    self.output.write(b"".join(buffers))
+                else:
+                    self._injector.send(buffers)
+        except RankEnded:
+            self.ended = True
+
+
+class SimPipe:
+    """The coordinator's end; implements wire/link.py's Pipe."""
+
+    def __init__(
+        self, worker: SimulatedWorker, clock: VirtualClock, delivery: Delivery = whole
+    ) -> None:
+        self._worker = worker
+        self._clock = clock
+        self._delivery = delivery
+        self.closed = False
+
+    def send(self, buffers: Sequence[Buffer], deadline: float) -> None:
+        self._worker.feed(b"".join(buffers))
+
+    def receive(self, limit: int, deadline: float) -> bytes:
+        """At most `limit` bytes; b"" at the end. Raises DeadlineError at the virtual deadline."""
+        worker, waiting = self._worker, self._worker.output.waiting
+        while not waiting and worker.can_run():
+            worker.run()
+        if waiting:
+            size = min(limit, self._delivery(len(waiting)))
+            piece = bytes(waiting[:size])
+            del waiting[:size]
+            return piece
+        if worker.ended and not worker.output.silent:
+            return b""
+        self._clock.advance_to(deadline)
+        raise DeadlineError("receive", "nothing came in time")
+
+    def clock(self) -> float:
+        return self._clock.now()
+
+    def fileno(self) -> int:
+        return -1
+
+    def close(self) -> None:
+        self.closed = True
