@@ -22,20 +22,25 @@ FLOAT32_IN_PUBLIC = (".linear_attn.A_log", ".linear_attn.norm.weight")
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 
 
-def words(seed: int, name: str, count: int) -> npt.NDArray[np.uint64]:
-    """`count` 64-bit words: splitmix64 (Steele, Lea, Flood 2014) from a key hashed out of the name."""
-    key = hashlib.sha256(f"{seed}:{name}".encode("ascii")).digest()[:8]
-    start = np.uint64(int.from_bytes(key, "little"))
-    z = start + np.arange(1, count + 1, dtype=np.uint64) * _GAMMA
+def splitmix64(start: int, count: int) -> npt.NDArray[np.uint64]:
+    """The first `count` outputs of splitmix64 (Steele, Lea, Flood 2014) from state `start`."""
+    z = np.uint64(start) + np.arange(1, count + 1, dtype=np.uint64) * _GAMMA
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
 
 
+def words(seed: int, name: str, count: int) -> npt.NDArray[np.uint64]:
+    """`count` 64-bit words that depend on the seed and the name alone."""
+    key = hashlib.sha256(f"{seed}:{name}".encode("ascii")).digest()[:8]
+    return splitmix64(int.from_bytes(key, "little"), count)
+
+
 def uniform(seed: int, name: str, shape: tuple[int, ...], low: float, high: float) -> Float32:
     """Uniform float32 in [low, high]: the top 53 bits of each word."""
     unit = (words(seed, name, math.prod(shape)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return (low + (high - low) * unit).astype(np.float32).reshape(shape)
+    values: Float32 = (low + (high - low) * unit).astype(np.float32)
+    return values.reshape(shape)
 
 
 def bell(seed: int, name: str, shape: tuple[int, ...], deviation: float) -> Float32:
@@ -43,7 +48,8 @@ def bell(seed: int, name: str, shape: tuple[int, ...], deviation: float) -> Floa
     lanes = words(seed, name, math.prod(shape)).view(np.uint16).reshape(-1, 4)
     centred = lanes.sum(axis=1, dtype=np.int64) - 2 * 65535
     scale = deviation / math.sqrt((2.0**32 - 1.0) / 3.0)
-    return (centred.astype(np.float64) * scale).astype(np.float32).reshape(shape)
+    values: Float32 = (centred.astype(np.float64) * scale).astype(np.float32)
+    return values.reshape(shape)
 
 
 def tokens(seed: int, name: str, count: int, vocab: int) -> npt.NDArray[np.int64]:
@@ -58,8 +64,9 @@ def tensor(shape: Shape, seed: int, name: str, size: tuple[int, ...]) -> Float32
     value heads) to almost total (odd ones).  Norm weights used as 1 + w are centred on 0.
     """
     if name.endswith("A_log"):
-        slow, fast = uniform(seed, name, size, -4.6, 0.0), uniform(seed, name + "!", size, 0.0, 2.77)
-        return np.where(np.arange(size[0]) % 2 == 0, slow, fast)
+        mixed = uniform(seed, name, size, -4.6, 0.0)
+        mixed[1::2] = uniform(seed, name + "!", size, 0.0, 2.77)[1::2]
+        return mixed
     if name.endswith("dt_bias"):
         return uniform(seed, name, size, -6.0, 1.0)
     if name.endswith("conv1d.weight"):

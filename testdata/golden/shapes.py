@@ -60,22 +60,40 @@ SHAPES: Mapping[str, Shape] = {
     "deep": replace(
         BASE, purpose="eight layers, untied head", pattern="LLLFLLLF", tied=False, vocab=128
     ),
-    "value_1x": replace(BASE, purpose="Hv = Hk; one query head per KV head", value_heads=4, heads=4),
-    "value_3x": replace(BASE, purpose="Hv = 3 Hk; three query heads per KV head", value_heads=12, heads=12),
+    "value_1x": replace(
+        BASE, purpose="Hv = Hk; one query head per KV head", value_heads=4, heads=4
+    ),
+    "value_3x": replace(
+        BASE, purpose="Hv = 3 Hk; three query heads per KV head", value_heads=12, heads=12
+    ),
     "conv2": replace(BASE, purpose="convolution kernel 2", kernel=2, vocab=97),
     "conv3": replace(
-        BASE, purpose="convolution kernel 3, alternating layers", kernel=3, pattern="LFLF", tied=False
+        BASE,
+        purpose="convolution kernel 3, alternating layers",
+        kernel=3,
+        pattern="LFLF",
+        tied=False,
     ),
-    "key_lt_value": replace(BASE, purpose="key head narrower than value head", key_dim=8, value_dim=24),
+    "key_lt_value": replace(
+        BASE, purpose="key head narrower than value head", key_dim=8, value_dim=24
+    ),
     "key_eq_value": replace(BASE, purpose="equal key and value dims, as published", value_dim=16),
-    "rope_half": replace(BASE, purpose="half of each head turns", rope_fraction=0.5, rope_theta=1e4),
+    "rope_half": replace(
+        BASE, purpose="half of each head turns", rope_fraction=0.5, rope_theta=1e4
+    ),
     "rope_full": replace(BASE, purpose="the whole head turns", rope_fraction=1.0, rope_theta=1e3),
     "mqa": replace(BASE, purpose="one KV head for all queries: TP 1 only", kv_heads=1),
     "full_first": replace(BASE, purpose="starts with full attention", pattern="FLLF"),
-    "eps_rms": replace(BASE, purpose="rms_norm_eps 1e-2 apart from the l2norm constant", rms_eps=1e-2),
+    "eps_rms": replace(
+        BASE, purpose="rms_norm_eps 1e-2 apart from the l2norm constant", rms_eps=1e-2
+    ),
     "eps_l2": replace(BASE, purpose="q, k so small that the l2norm eps decides", conv_scale=2e-3),
     "wide_head": replace(
-        BASE, purpose="heads x head_dim is not hidden_size", hidden=48, head_dim=32, vocab=101
+        BASE,
+        purpose="wider heads; hidden_size is no power of two",
+        hidden=48,
+        head_dim=32,
+        vocab=101,
     ),
     "odd_linear": replace(
         BASE, purpose="3 key heads: linear layers shard at TP 1 only", key_heads=3, value_heads=6
@@ -83,14 +101,30 @@ SHAPES: Mapping[str, Shape] = {
     "tp4": replace(
         BASE,
         purpose="two KV and two key heads per rank at TP 4: wrong pairings show on a rank",
-        pattern="LLLFLF", heads=16, kv_heads=8, head_dim=8, key_heads=8, value_heads=16,
-        key_dim=8, intermediate=128, rope_fraction=0.5, vocab=128,
+        pattern="LLLFLF",
+        heads=16,
+        kv_heads=8,
+        head_dim=8,
+        key_heads=8,
+        value_heads=16,
+        key_dim=8,
+        intermediate=128,
+        rope_fraction=0.5,
+        vocab=128,
     ),
     "bf16_public": replace(
-        BASE, purpose="bfloat16 file with two float32 tensors per layer", dtype="bfloat16", tied=False, shards=3
+        BASE,
+        purpose="bfloat16 file with two float32 tensors per layer",
+        dtype="bfloat16",
+        tied=False,
+        shards=3,
     ),
     "bf16_text": replace(
-        BASE, purpose="text-only file, all bfloat16, no index", dtype="bfloat16", layout="text", shards=1
+        BASE,
+        purpose="text-only file, all bfloat16, no index",
+        dtype="bfloat16",
+        layout="text",
+        shards=1,
     ),
 }
 
@@ -150,11 +184,20 @@ def config(shape: Shape) -> dict[str, object]:
     if shape.layout == "text":
         return {"architectures": ["Qwen3_5ForCausalLM"], **text_config(shape)}
     vision = {
-        "deepstack_visual_indexes": [], "depth": 1, "hidden_act": "gelu_pytorch_tanh",
-        "hidden_size": VISION_DIMENSION, "in_channels": 3, "initializer_range": 0.02,
-        "intermediate_size": VISION_FEED_FORWARD, "model_type": "qwen3_5", "num_heads": 2,
-        "num_position_embeddings": 16, "out_hidden_size": shape.hidden, "patch_size": 4,
-        "spatial_merge_size": 2, "temporal_patch_size": 2,
+        "deepstack_visual_indexes": [],
+        "depth": 1,
+        "hidden_act": "gelu_pytorch_tanh",
+        "hidden_size": VISION_DIMENSION,
+        "in_channels": 3,
+        "initializer_range": 0.02,
+        "intermediate_size": VISION_FEED_FORWARD,
+        "model_type": "qwen3_5",
+        "num_heads": 2,
+        "num_position_embeddings": 16,
+        "out_hidden_size": shape.hidden,
+        "patch_size": 4,
+        "spatial_merge_size": 2,
+        "temporal_patch_size": 2,
     }
     return {
         "architectures": ["Qwen3_5ForConditionalGeneration"],

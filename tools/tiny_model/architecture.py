@@ -38,7 +38,7 @@ TEXT_CONFIG: dict[str, object] = {
     "rms_norm_eps": 1e-6,
     "rope_parameters": {
         "mrope_interleaved": True,
-        "mrope_section": [11, 11, 10],
+        "mrope_section": [2, 1, 1],
         "partial_rotary_factor": 0.25,
         "rope_theta": 10000.0,
         "rope_type": "default",
@@ -60,7 +60,7 @@ def build(generator: torch.Generator) -> Qwen3_5ForCausalLM:
 
 
 def _initialise(name: str, weight: torch.Tensor, generator: torch.Generator) -> None:
-    """In place.  Decay follows Mamba-2: exp(A_log) in [1, 16], softplus(dt_bias) in [1e-3, 1e-1]."""
+    """In place.  Decays as in Mamba-2: exp(A_log) in [1, 16], softplus(dt_bias) in [1e-3, 0.1]."""
     if name.endswith("A_log"):
         weight.uniform_(1.0, 16.0, generator=generator).log_()
     elif name.endswith("dt_bias"):

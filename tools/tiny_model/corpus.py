@@ -10,7 +10,6 @@ import hashlib
 import re
 import sysconfig
 from pathlib import Path
-
 from pydoc_data import topics
 
 MIN_CHARACTERS = 60
@@ -21,7 +20,10 @@ SKIPPED_FOLDERS = frozenset(
     | {"pydoc_data", "site-packages", "test", "tests", "turtledemo"}
 )
 # The reference uses typographic marks; a small vocabulary has no room for two forms of each.
-ASCII_MARKS = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "…": "."})
+ASCII_MARKS = str.maketrans(
+    {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
+    | {"\u2013": "-", "\u2014": "-", "\u2026": "."}
+)
 
 
 def paragraphs(text: str) -> list[str]:

@@ -20,7 +20,7 @@ def file_dtype(name: str) -> torch.dtype:
 
 
 def round_to_file_precision(model: Qwen3_5ForCausalLM) -> None:
-    """Round every weight in place to what the file can hold, so that tests see the shipped model."""
+    """Round every weight in place to what the file holds: tests then see the shipped model."""
     with torch.no_grad():
         for name, weight in model.named_parameters():
             weight.copy_(weight.to(file_dtype(name)))

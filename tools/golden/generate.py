@@ -1,0 +1,158 @@
+"""Write testdata/golden/{short,long}/*.npz and manifest.json with transformers.
+
+    HF_HUB_OFFLINE=1 python -m tools.golden.generate [--only SHAPE ...]
+
+With --only, the other shapes' entries of an existing manifest are kept.
+"""
+
+import argparse
+import json
+import platform
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from testdata.golden.golden_loader import FOLDER, FORMAT, file_sha256
+from testdata.golden.seeded_checkpoint import shape_seed, tokens, write_checkpoint
+from testdata.golden.shapes import SHAPES, Shape
+from tools.golden.forward import Array, Reference, Run
+
+SHORT_PROMPTS = (1, 2, 3, 5, 16, 17, 31, 63, 64, 65, 100, 128)
+LONG_PROMPTS = (4097, 8192)
+LONG_SHAPES = ("deep", "tp4")
+STEPS = 8
+STATE_SEQUENCE = SHORT_PROMPTS.index(65)  # its last token is alone in transformers' second block
+LONG_PIECE = 512
+PROGRAMS = ("replicated", "sharded")
+# One forward over prompt and choices against prompt then single tokens, both float64.
+MAX_STEP_DIFFERENCE = 1e-10
+
+
+def short_positions(prompt: int) -> npt.NDArray[np.int64]:
+    """Every row of short prompts; of longer ones the edges of blocks of 16 and 64, and the ends."""
+    kept = {p for p in range(prompt) if prompt <= 17 or p < 4 or p >= prompt - 4}
+    kept |= {p for p in (15, 16, 31, 32, 47, 48, 62, 63, 64, 65, 79, 80) if p < prompt}
+    return np.array(sorted(kept | set(range(prompt - 1, prompt + STEPS))), dtype=np.int64)
+
+
+def long_positions(prompt: int) -> npt.NDArray[np.int64]:
+    """Both sides of every 512th boundary, the last 16 rows of the prompt and the steps."""
+    kept = {p + side for p in range(512, prompt, 512) for side in (-1, 0)} | {0}
+    kept |= set(range(prompt - 16, prompt + STEPS))
+    return np.array(sorted(kept), dtype=np.int64)
+
+
+def gaps(run: Run, prompt: int) -> Array:
+    """Best minus second best logit of the row that chose each decode token: [steps]."""
+    best = np.sort(run.logits[prompt - 1 : -1], axis=1)
+    return best[:, -1] - best[:, -2]
+
+
+def one_sequence(
+    wide: Reference, narrow: Reference, prompt: npt.NDArray[np.int64], positions: Any, piece: int
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The arrays of one sequence, and the states after its prompt."""
+    oracle = wide.run(prompt, STEPS, piece)
+    if piece >= len(prompt):
+        difference = np.abs(wide.forward(oracle.ids) - oracle.logits).max()
+        if difference > MAX_STEP_DIFFERENCE:
+            raise ValueError(f"stepping and one forward differ by {difference}")
+    float32 = narrow.run(prompt, STEPS, piece, continuation=oracle.ids[len(prompt) :])
+    arrays = {
+        "ids": oracle.ids,
+        "positions": positions,
+        "logits64": oracle.logits[positions],
+        "logits32": float32.logits[positions].astype(np.float32),
+        "gaps": gaps(oracle, len(prompt)),
+    }
+    return arrays, oracle.states
+
+
+def noise(arrays: dict[str, Any]) -> dict[str, float]:
+    """Distance of the float32 rows from the float64 rows over a whole file."""
+    names = sorted(name for name in arrays if name.endswith(".logits64"))
+    exact = np.concatenate([arrays[name].ravel() for name in names])
+    rounded = [arrays[name.replace("64", "32")].astype(np.float64).ravel() for name in names]
+    error = np.abs(np.concatenate(rounded) - exact)
+    values = {
+        "max": float(error.max()),
+        "p99": float(np.quantile(error, 0.99)),
+        "relative_l2": float(np.linalg.norm(error) / np.linalg.norm(exact)),
+    }
+    return {name: float(f"{value:.3g}") for name, value in values.items()}
+
+
+def write_file(file: str, arrays: dict[str, Any], prompts: tuple[int, ...]) -> dict[str, object]:
+    """Save the arrays below testdata/golden; returns the file's manifest entry."""
+    path = FOLDER / file
+    path.parent.mkdir(exist_ok=True)
+    np.savez(path, allow_pickle=False, **arrays)
+    digest = file_sha256(path)
+    fields = {"file": file, "sha256": digest, "prompts": list(prompts), "steps": STEPS}
+    return {**fields, "noise": noise(arrays)}
+
+
+def golden_set(
+    name: str, kind: str, prompts: tuple[int, ...], references: tuple[Reference, Reference]
+) -> dict[str, object]:
+    """Compute and write the short or the long file of a shape."""
+    shape, seed = SHAPES[name], shape_seed(name)
+    arrays: dict[str, Any] = {}
+    for index, length in enumerate(prompts):
+        prompt = tokens(seed, f"{kind} prompt {index}", length, shape.vocab)
+        positions = short_positions(length) if kind == "short" else long_positions(length)
+        piece = length if kind == "short" else LONG_PIECE
+        found, states = one_sequence(*references, prompt, positions, piece)
+        arrays |= {f"s{index:02d}.{field}": value for field, value in found.items()}
+        if kind == "long":
+            linear = {
+                key: value for key, value in states.items() if shape.pattern[int(key[1])] == "L"
+            }
+            arrays |= {f"s{index:02d}.{key}": value for key, value in linear.items()}
+        elif index == STATE_SEQUENCE:
+            arrays |= {f"state.{key}": value for key, value in states.items()}
+    return write_file(f"{kind}/{name}.npz", arrays, prompts)
+
+
+def shape_entry(name: str, shape: Shape) -> dict[str, object]:
+    """Regenerate the checkpoint, run both references, write the files: a manifest entry."""
+    seed = shape_seed(name)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / name
+        hashes = write_checkpoint(folder, shape, seed)
+        references = (Reference(folder, torch.float64), Reference(folder, torch.float32))
+    long_set = name in LONG_SHAPES
+    return {
+        "checkpoint_sha256": hashes,
+        "long": golden_set(name, "long", LONG_PROMPTS, references) if long_set else None,
+        "seed": seed,
+        "short": golden_set(name, "short", SHORT_PROMPTS, references),
+        "state_sequence": STATE_SEQUENCE,
+        "tp_degrees": {program: shape.tp_degrees(program) for program in PROGRAMS},
+    }
+
+
+def main() -> None:
+    """Generate the chosen shapes and write the manifest."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    path = FOLDER / "manifest.json"
+    entries = json.loads(path.read_text(encoding="utf-8"))["shapes"] if path.exists() else {}
+    for name in options.only:
+        entries[name] = shape_entry(name, SHAPES[name])
+        print(name, entries[name]["short"]["noise"], flush=True)
+    versions = {package: version(package) for package in ("numpy", "torch", "transformers")}
+    versions["python"] = platform.python_version()
+    document = {"format": FORMAT, "shapes": entries, "versions": versions}
+    path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
