@@ -29,9 +29,8 @@ from manifest.value_rules import Value, shown
 def complete(given: Settings) -> Settings:
     """`given` with the default of every field that is not in it, in the order of the table.
 
-    The fields of `model` exist only with a model program (or when one of them is given), those of
-    `fault` only when one of them is given. The transport follows from a given address; batch and
-    sequence are 0 for a model program.
+    Those of `model` are added only for a model program, those of `fault` never. The transport
+    follows from a given address; batch and sequence are 0 for a model program.
     """
     settings: Settings = {}
     for field in FIELDS:
@@ -62,8 +61,8 @@ def find_problems(settings: Settings, unreadable: frozenset[str]) -> list[Config
 
 
 def _group_applies(group: str, given: Settings) -> bool:
-    if group == "model" and given.get("program") in MODEL_PROGRAMS:
-        return True
+    if group == "model":
+        return given.get("program") in MODEL_PROGRAMS
     return group in ("", "deadlines") or any(group_of(path) == group for path in given)
 
 
