@@ -1,0 +1,350 @@
+"""Frames (docs/spec/frame.md): fields to bytes, and bytes to a frame or a ProtocolError.
+
+Knows nothing of sessions: whether a frame is the agreed one is judged by wire/session.py.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple, TypeAlias
+
+from errors import MisuseError, ProtocolError
+from wire.canonical import decode_canonical
+from wire.checksum import crc32
+from wire.limits import (
+    FLAG_FOLDED,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    METADATA_BYTES_MAX,
+    PAYLOAD_BYTES_MAX,
+    READ_BYTES,
+    VERSION,
+)
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Side(Enum):
+    """The two ends of a connection."""
+
+    WORKER = "worker"
+    COORDINATOR = "coordinator"
+
+    # Members are singletons; Enum's own hash is a Python call, and these are keys of hot tables.
+    __hash__ = object.__hash__
+
+    @property
+    def other(self) -> Side:
+        return Side.COORDINATOR if self is Side.WORKER else Side.WORKER
+
+
+class Kind(IntEnum):
+    """F3."""
+
+    HELLO = 1
+    ACK = 2
+    WEIGHT = 3
+    LOAD = 4
+    INPUT = 5
+    COMMAND = 6
+    PARTIAL = 7
+    FENCE = 8
+    REDUCTION = 9
+    RESULT = 10
+
+    @property
+    def sender(self) -> Side:
+        """The only side that sends this kind."""
+        return Side.WORKER if self in _FROM_WORKER else Side.COORDINATOR
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether a frame of this kind carries a tensor as its payload."""
+        return self in TENSOR_KINDS
+
+
+TENSOR_KINDS: Final = frozenset(
+    {Kind.WEIGHT, Kind.INPUT, Kind.PARTIAL, Kind.REDUCTION, Kind.RESULT}
+)
+_FROM_WORKER: Final = frozenset({Kind.HELLO, Kind.PARTIAL, Kind.FENCE, Kind.RESULT})
+_FOLDABLE: Final = frozenset({Kind.PARTIAL, Kind.REDUCTION})
+_KINDS: Final[dict[int, Kind]] = {int(kind): kind for kind in Kind}
+_FLAGS_ALLOWED: Final[dict[int, int]] = {
+    int(kind): FLAG_FOLDED if kind in _FOLDABLE else 0 for kind in Kind
+}
+_PAYLOAD_BYTES_MAX: Final[dict[int, int]] = {
+    int(kind): PAYLOAD_BYTES_MAX if kind in TENSOR_KINDS else 0 for kind in Kind
+}
+
+
+class Header(NamedTuple):
+    """The fields of F2 after the magic, as announced. In a `Frame`, `kind` is a value of `Kind`."""
+
+    version: int
+    kind: int
+    flags: int
+    epoch: int
+    sequence: int
+    metadata_bytes: int
+    payload_bytes: int
+    checksum: int
+
+    def to_bytes(self) -> bytes:
+        """The 36 bytes of the header."""
+        return HEADER.pack(MAGIC, *self)
+
+    @property
+    def kind_name(self) -> str | None:
+        """The name of F3, or None for a value that has none."""
+        kind = _KINDS.get(self.kind)
+        return None if kind is None else kind.name
+
+
+class Frame(NamedTuple):
+    """One frame that passed F7. A memoryview payload is read-only and owned by the frame."""
+
+    header: Header
+    metadata: bytes
+    payload: bytes | memoryview
+
+    @property
+    def kind(self) -> Kind:
+        return _KINDS[self.header.kind]
+
+
+def encode(
+    kind: Kind,
+    *,
+    flags: int = 0,
+    epoch: int,
+    sequence: int,
+    metadata: bytes,
+    payload: Buffer = b"",
+) -> tuple[Header, list[Buffer]]:
+    """The header and the buffers to write, in order; the payload is not copied.
+
+    Metadata must be canonical and at most METADATA_BYTES_MAX; a payload must be C-contiguous and at
+    most PAYLOAD_BYTES_MAX, and empty unless the kind carries a tensor. MisuseError otherwise.
+    """
+    data = payload if type(payload) is bytes else flat(payload)
+    payload_bytes = len(data)
+    if flags & ~_FLAGS_ALLOWED[kind]:
+        raise MisuseError(f"{kind.name} cannot carry flags {flags}")
+    if len(metadata) > METADATA_BYTES_MAX:
+        raise MisuseError(f"{kind.name} metadata of {len(metadata)} bytes is too large")
+    if payload_bytes > _PAYLOAD_BYTES_MAX[kind]:
+        raise MisuseError(f"{kind.name} payload of {payload_bytes} bytes is too large")
+    checksum = crc32(data, crc32(metadata))
+    header = Header(VERSION, kind, flags, epoch, sequence, len(metadata), payload_bytes, checksum)
+    head = HEADER.pack(MAGIC, *header) + metadata
+    return header, [head, data] if payload_bytes else [head]
+
+
+def flat(payload: Buffer) -> Buffer:
+    """The payload as a one-dimensional buffer of bytes, not copied; MisuseError if it has gaps."""
+    view = memoryview(payload)
+    if not view.c_contiguous:
+        raise MisuseError("a payload must be C-contiguous")
+    return view.cast("B") if view.nbytes else b""
+
+
+class FrameReader:
+    """Bytes to frames, by F7 to F10.
+
+    Call `receive_data` (or write into `space()` and call `received`) as bytes arrive, `receive_eof`
+    at the end of the stream, and `next_frame` until it returns None. After a refusal the reader is
+    dead: `next_frame` raises the same error for ever.
+    """
+
+    def __init__(self) -> None:
+        self.header: Header | None = None
+        self._buffer = bytearray()
+        # The payload of a large frame, filled in place; then `_buffer` holds only the frame's head.
+        self._payload: bytearray | None = None
+        self._filled = 0
+        self._ended = False
+        self._failure: ProtocolError | None = None
+        self._refused = b""
+
+    def receive_data(self, data: Buffer) -> None:
+        """Add bytes that arrived, cut anywhere."""
+        if self._payload is None:
+            self._buffer += data
+            return
+        view = memoryview(data).cast("B")
+        taken = min(len(view), len(self._payload) - self._filled)
+        self._payload[self._filled : self._filled + taken] = view[:taken]
+        self._filled += taken
+        self._buffer += view[taken:]
+
+    def space(self) -> memoryview | None:
+        """Where the rest of a large payload belongs, to be read into directly; None otherwise."""
+        if self._payload is None or self._filled == len(self._payload):
+            return None
+        return memoryview(self._payload)[self._filled :]
+
+    def received(self, count: int) -> None:
+        """`count` bytes were written at the start of `space()`."""
+        if self._payload is None or not 0 <= count <= len(self._payload) - self._filled:
+            raise MisuseError(f"{count} bytes were not written into space()")
+        self._filled += count
+
+    def receive_eof(self) -> None:
+        """The stream has ended; what was received before still counts."""
+        self._ended = True
+
+    @property
+    def at_clean_end(self) -> bool:
+        """The stream has ended at a frame boundary and every frame was taken."""
+        return self._ended and not self._buffer and self._failure is None
+
+    def bytes_wanted(self) -> int:
+        """How many more bytes the current frame is known to need."""
+        if self.header is None:
+            return max(0, HEADER_BYTES - len(self._buffer))
+        end = HEADER_BYTES + self.header.metadata_bytes + self.header.payload_bytes
+        return max(0, end - len(self._buffer) - self._filled)
+
+    def raw(self) -> bytes:
+        """The bytes of the refused frame (S13), or those that have arrived of the current one."""
+        if self._failure is not None:
+            return self._refused
+        return self._arrived()
+
+    def next_frame(self, expected: bytes | None = None) -> Frame | None:
+        """The next frame, or None when more bytes are needed; ProtocolError by F7 and F8.
+
+        `expected`: canonical metadata; a frame that carries exactly these bytes needs no parsing.
+        """
+        if self._failure is not None:
+            raise self._failure
+        header = self.header
+        if header is None:
+            header = self._take_header()
+            if header is None:
+                return None
+        start = HEADER_BYTES + header.metadata_bytes
+        if not self._body_arrived(header, start):
+            if self._ended:
+                raise self._truncated()
+            return None
+        buffer = self._buffer
+        metadata = bytes(buffer[HEADER_BYTES:start])
+        payload: bytes | memoryview
+        if self._payload is None:
+            end = start + header.payload_bytes
+            payload = bytes(buffer[start:end])
+        else:
+            end = start
+            payload = memoryview(self._payload).toreadonly()
+        self._judge_body(header, metadata, payload, expected)
+        del buffer[:end]
+        self.header = None
+        self._payload = None
+        self._filled = 0
+        return Frame(header, metadata, payload)
+
+    def _take_header(self) -> Header | None:
+        """F7 steps 1 to 5, before anything is set aside for the body."""
+        buffer = self._buffer
+        if len(buffer) < HEADER_BYTES:
+            self._judge_magic()
+            if self._ended:
+                raise self._truncated() if buffer else self._closed()
+            return None
+        magic, *fields = HEADER.unpack_from(buffer)
+        if magic != MAGIC:
+            self._judge_magic()
+        header = self.header = Header._make(fields)
+        allowed = _FLAGS_ALLOWED.get(header.kind)
+        if (
+            header.version != VERSION
+            or allowed is None
+            or header.flags & ~allowed
+            or header.metadata_bytes > METADATA_BYTES_MAX
+            or header.payload_bytes > _PAYLOAD_BYTES_MAX[header.kind]
+        ):
+            raise self._refuse(_header_fault(header), bytes(buffer[:HEADER_BYTES]))
+        return header
+
+    def _judge_magic(self) -> None:
+        """F7 step 1; the refused frame ends with its first wrong byte."""
+        for at, (byte, agreed) in enumerate(zip(self._buffer, MAGIC, strict=False)):
+            if byte != agreed:
+                error = ProtocolError(
+                    "magic", f"byte {at} is 0x{byte:02x}, a frame begins with {MAGIC!r}"
+                )
+                raise self._refuse(error, bytes(self._buffer[: at + 1]))
+
+    def _body_arrived(self, header: Header, start: int) -> bool:
+        buffer = self._buffer
+        if self._payload is not None:
+            return self._filled == len(self._payload)
+        if len(buffer) >= start + header.payload_bytes:
+            return True
+        if header.payload_bytes > READ_BYTES and len(buffer) >= start:
+            self._payload = bytearray(header.payload_bytes)
+            self._filled = len(buffer) - start
+            self._payload[: self._filled] = buffer[start:]
+            del buffer[start:]
+        return False
+
+    def _judge_body(
+        self, header: Header, metadata: bytes, payload: Buffer, expected: bytes | None
+    ) -> None:
+        """F7 steps 6 and 7."""
+        checksum = crc32(payload, crc32(metadata))
+        if checksum != header.checksum:
+            error = ProtocolError(
+                "checksum", f"announced 0x{header.checksum:08x}, computed 0x{checksum:08x}"
+            )
+            raise self._refuse(error, b"".join((header.to_bytes(), metadata, payload)))
+        if metadata != expected:
+            try:
+                decode_canonical(metadata)
+            except ProtocolError as error:
+                raw = b"".join((header.to_bytes(), metadata, payload))
+                raise self._refuse(error, raw) from None
+
+    def _arrived(self) -> bytes:
+        if self._payload is None:
+            return bytes(self._buffer)
+        return bytes(self._buffer) + bytes(memoryview(self._payload)[: self._filled])
+
+    def _closed(self) -> ProtocolError:
+        error = ProtocolError("closed", "the stream ended where a frame was due")
+        return self._refuse(error, b"")
+
+    def _truncated(self) -> ProtocolError:
+        raw = self._arrived()
+        error = ProtocolError("truncated", f"the stream ended {len(raw)} bytes into a frame")
+        return self._refuse(error, raw)
+
+    def _refuse(self, error: ProtocolError, raw: bytes) -> ProtocolError:
+        """F9: remember the first refusal and let go of everything that was buffered."""
+        self._failure = error
+        self._refused = raw
+        self._buffer = bytearray()
+        self._payload = None
+        return error
+
+
+def _header_fault(header: Header) -> ProtocolError:
+    """Which of F7 steps 2 to 5 a header breaks first."""
+    if header.version != VERSION:
+        return ProtocolError("version", f"the peer speaks {header.version}, this is {VERSION}")
+    name = header.kind_name
+    if name is None:
+        return ProtocolError("malformed", f"kind {header.kind} does not exist")
+    if header.flags & ~_FLAGS_ALLOWED[header.kind]:
+        return ProtocolError("flags", f"flags 0x{header.flags:04x} are not allowed on {name}")
+    if header.metadata_bytes > METADATA_BYTES_MAX:
+        return ProtocolError(
+            "size",
+            f"{name} announces {header.metadata_bytes} metadata bytes of {METADATA_BYTES_MAX}",
+        )
+    limit = _PAYLOAD_BYTES_MAX[header.kind]
+    return ProtocolError(
+        "size", f"{name} announces {header.payload_bytes} payload bytes of {limit}"
+    )

@@ -1,0 +1,315 @@
+"""Pipes over Unix and TCP sockets: the only `import socket` outside serving.
+
+Sockets are non-blocking: a call tries first and sleeps in poll() only when the kernel has nothing
+for it, with what is left of its absolute deadline. Frames carry no authentication, so a listener
+binds a loopback address or a Unix socket path and nothing else (S11).
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import select
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from errors import ConfigError, DeadlineError, MisuseError
+from wire.frame import Buffer
+from wire.link import Pipe
+
+# sockaddr_un holds 108 bytes, the last one NUL.
+UNIX_PATH_BYTES_MAX: Final = 107
+# All ranks of one run connect at about the same time.
+_BACKLOG: Final = 64
+# A worker may start before its coordinator listens; this often is neither slow nor a busy loop.
+_RETRY_SECONDS: Final = 0.02
+# What connecting meets before the listener is there, or while its backlog is full.
+_NOT_YET: Final = frozenset(
+    {errno.ECONNREFUSED, errno.ENOENT, errno.EAGAIN, errno.ECONNRESET, errno.EINTR}
+)
+_POLL_SECONDS_MAX: Final = 3600.0
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a coordinator listens: a numeric host and a port, or the path of a Unix socket."""
+
+    host: str | None
+    port: int
+    path: str | None
+
+    def __str__(self) -> str:
+        if self.path is not None:
+            return f"unix:{self.path}"
+        return (
+            f"tcp:[{self.host}]:{self.port}"
+            if ":" in str(self.host)
+            else f"tcp:{self.host}:{self.port}"
+        )
+
+
+def parse_address(text: str, field: str = "connect") -> Address:
+    """`HOST:PORT`, `tcp:HOST:PORT` or `unix:PATH`; ConfigError naming `field` otherwise.
+
+    HOST is numeric or `localhost`: looking a name up could block past any deadline. With field
+    `listen` the port may be 0 (any free port).
+    """
+    if text.startswith("unix:"):
+        path = text.removeprefix("unix:")
+        size = len(os.fsencode(path))
+        if size == 0 or "\0" in path:
+            raise ConfigError.single(field, text, "must name a path after unix:")
+        if size > UNIX_PATH_BYTES_MAX:
+            rule = f"the path has {size} bytes, a Unix socket allows {UNIX_PATH_BYTES_MAX}"
+            raise ConfigError.single(field, text, rule)
+        return Address(None, 0, path)
+    host, _, port_text = text.removeprefix("tcp:").rpartition(":")
+    host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        rule = "must be HOST:PORT, tcp:HOST:PORT or unix:PATH, HOST numeric or localhost"
+        raise ConfigError.single(field, text, rule) from None
+    port_min = 0 if field == "listen" else 1
+    if not (
+        port_text.isascii() and port_text.isdigit() and port_min <= int(port_text[:6]) <= 65535
+    ):
+        raise ConfigError.single(field, text, f"the port must be from {port_min} to 65535")
+    return Address(host, int(port_text), None)
+
+
+class SocketPipe(Pipe):
+    """One connected stream socket, which it owns."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        stream.setblocking(False)
+        if stream.family != socket.AF_UNIX:
+            # The other side awaits every frame, so waiting to fill a segment only costs time.
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._stream = stream
+        self._broken = False
+        self._readable = _poller(stream, select.POLLIN)
+        self._writable = _poller(stream, select.POLLOUT)
+
+    def send(self, buffers: list[Buffer], deadline: float) -> None:
+        """See `Pipe.send`. After a broken write, further writes do nothing (S7)."""
+        if self._broken:
+            return
+        pending: Sequence[Buffer] = buffers
+        remaining = sum(map(len, buffers))
+        while True:
+            try:
+                sent = self._stream.sendmsg(pending, (), socket.MSG_NOSIGNAL)
+            except BlockingIOError:
+                if not _wait(self._writable, deadline):
+                    raise DeadlineError(
+                        "send", f"{remaining} bytes of a frame could not be written in time"
+                    ) from None
+                continue
+            except (ConnectionError, TimeoutError):
+                self._broken = True
+                return
+            remaining -= sent
+            if not remaining:
+                return
+            pending = _after(pending, sent)
+
+    def receive(self, limit: int, deadline: float) -> bytes:
+        """See `Pipe.receive`. A reset counts as the end of the stream (F8)."""
+        while True:
+            try:
+                return self._stream.recv(limit)
+            except BlockingIOError:
+                self._await_bytes(deadline)
+            except (ConnectionError, TimeoutError):
+                return b""
+
+    def receive_into(self, space: memoryview, deadline: float) -> int:
+        """See `Pipe.receive_into`; nothing is copied."""
+        while True:
+            try:
+                return self._stream.recv_into(space)
+            except BlockingIOError:
+                self._await_bytes(deadline)
+            except (ConnectionError, TimeoutError):
+                return 0
+
+    def clock(self) -> float:
+        return time.monotonic()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def _await_bytes(self, deadline: float) -> None:
+        if not _wait(self._readable, deadline):
+            raise DeadlineError("receive", "nothing arrived in time")
+
+
+class Listener:
+    """Accepts workers on a loopback address or a Unix socket path."""
+
+    def __init__(self, address: Address) -> None:
+        """ConfigError listen: not loopback, in use, or not permitted."""
+        self._inode: tuple[int, int] | None = None
+        if address.path is None and not ipaddress.ip_address(str(address.host)).is_loopback:
+            rule = "must be a loopback address or unix:PATH; frames carry no authentication"
+            raise ConfigError.single("listen", address, rule)
+        self._socket = socket.socket(_family(address), socket.SOCK_STREAM)
+        try:
+            self._bind(address)
+            self._socket.listen(_BACKLOG)
+        except OSError as error:
+            self.close()
+            raise ConfigError.single("listen", address, _bind_rule(error)) from None
+        self._socket.setblocking(False)
+        self._readable = _poller(self._socket, select.POLLIN)
+
+    def _bind(self, address: Address) -> None:
+        self._path = address.path
+        if address.path is None:
+            if address.port:
+                # A port in TIME_WAIT after the last run is free; one with a listener still is not.
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((address.host, address.port))
+            self.address = Address(address.host, self._socket.getsockname()[1], None)
+            return
+        self._socket.bind(address.path)
+        status = Path(address.path).stat()
+        self._inode = status.st_dev, status.st_ino
+        # Nobody can connect between bind and listen, so this is not a race.
+        Path(address.path).chmod(0o600)
+        self.address = address
+
+    @property
+    def port(self) -> int:
+        """The TCP port in use; 0 for a Unix socket."""
+        return self.address.port
+
+    def accept(self, deadline: float) -> SocketPipe:
+        """The next connection; DeadlineError handshake."""
+        while True:
+            try:
+                stream, _ = self._socket.accept()
+            except BlockingIOError:
+                if not _wait(self._readable, deadline):
+                    raise DeadlineError("handshake", "no worker connected in time") from None
+                continue
+            except ConnectionError:
+                continue
+            return SocketPipe(stream)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Stop listening and remove the socket's path if it is still the one made here."""
+        self._socket.close()
+        if self._inode is None or self._path is None:
+            return
+        inode, self._inode = self._inode, None
+        try:
+            status = Path(self._path).stat()
+            if (status.st_dev, status.st_ino) == inode:
+                Path(self._path).unlink()
+        except FileNotFoundError:
+            return
+
+
+def connect(address: Address, deadline: float) -> SocketPipe:
+    """Connect, again and again until a listener is there; DeadlineError handshake.
+
+    ConfigError connect when the address can never work (permission, not a socket).
+    """
+    while True:
+        stream = socket.socket(_family(address), socket.SOCK_STREAM)
+        code = _try_connect(stream, address, deadline)
+        if code == 0:
+            return SocketPipe(stream)
+        stream.close()
+        if code not in _NOT_YET and code != errno.ETIMEDOUT:
+            raise ConfigError.single("connect", address, os.strerror(code))
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise DeadlineError("handshake", f"no coordinator at {address}: {os.strerror(code)}")
+        time.sleep(min(_RETRY_SECONDS, remaining))
+
+
+class Source(Protocol):
+    """Anything to poll."""
+
+    def fileno(self) -> int: ...
+
+
+def wait_readable(sources: Sequence[Source], deadline: float) -> list[int]:
+    """Indices of the sources that have something to read or have ended; empty at the deadline."""
+    poller = select.poll()
+    index_of = {}
+    for index, source in enumerate(sources):
+        poller.register(source.fileno(), select.POLLIN)
+        index_of[source.fileno()] = index
+    if len(index_of) != len(sources):
+        raise MisuseError("wait_readable needs distinct, open sources")
+    return sorted(index_of[descriptor] for descriptor, _ in poller.poll(_milliseconds(deadline)))
+
+
+def _try_connect(stream: socket.socket, address: Address, deadline: float) -> int:
+    """0 or the error number of one attempt."""
+    stream.setblocking(False)
+    target = address.path if address.path is not None else (address.host, address.port)
+    code = stream.connect_ex(target)
+    if code == errno.EINPROGRESS:
+        if not _wait(_poller(stream, select.POLLOUT), deadline):
+            return errno.ETIMEDOUT
+        code = stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code == 0 and address.path is None and stream.getsockname() == stream.getpeername():
+        # TCP's simultaneous open: with nobody listening, a free port can connect to itself.
+        return errno.ECONNREFUSED
+    return code
+
+
+def _family(address: Address) -> socket.AddressFamily:
+    if address.path is not None:
+        return socket.AF_UNIX
+    return socket.AF_INET6 if ":" in str(address.host) else socket.AF_INET
+
+
+def _bind_rule(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "in use (or a socket file left by a run that was killed: remove it)"
+    return f"cannot be bound: {os.strerror(error.errno or 0)}"
+
+
+def _poller(stream: socket.socket, event: int) -> select.poll:
+    poller = select.poll()
+    poller.register(stream, event)
+    return poller
+
+
+def _wait(poller: select.poll, deadline: float) -> bool:
+    """Sleep until the descriptor is ready (or broken); False at the deadline."""
+    return bool(poller.poll(_milliseconds(deadline)))
+
+
+def _milliseconds(deadline: float) -> float:
+    """What is left, for poll(), which rounds up and refuses what a C integer cannot hold."""
+    return 1000 * min(max(0.0, deadline - time.monotonic()), _POLL_SECONDS_MAX)
+
+
+def _after(buffers: Sequence[Buffer], sent: int) -> list[Buffer]:
+    """What is left of the buffers after the first `sent` bytes."""
+    left: list[Buffer] = []
+    for buffer in buffers:
+        if sent >= len(buffer):
+            sent -= len(buffer)
+            continue
+        left.append(memoryview(buffer)[sent:])
+        sent = 0
+    return left
