@@ -17,7 +17,7 @@ from program.artifacts import TokenLogprob
 
 
 class RequestState(Enum):
-    """WAITING: no rank knows it. RUNNING: it holds a slot. RELEASING: its Release is due or sent."""
+    """WAITING: no rank knows it. RUNNING: it holds a slot. RELEASING: its Release is due."""
 
     WAITING = "waiting"
     RUNNING = "running"

@@ -18,7 +18,10 @@ from program.plan_codec import page_runs
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """One admitted request. computed_tokens: positions whose state the ranks hold."""
+    """One admitted request. computed_tokens: positions whose state the ranks hold.
+
+    page_runs: the pages as the digest spells them, kept because the digest is taken every step.
+    """
 
     request_id: int
     generation: int
@@ -26,7 +29,20 @@ class Resident:
     prompt_tokens: int
     tokens_max: int
     samples: bool
+    page_runs: tuple[tuple[int, int], ...]
     computed_tokens: int = 0
+
+    @classmethod
+    def of(cls, admit: Admit) -> Resident:
+        return cls(
+            request_id=admit.request_id,
+            generation=admit.generation,
+            pages=admit.pages,
+            prompt_tokens=admit.prompt_tokens,
+            tokens_max=admit.tokens_max,
+            samples=admit.sampling is not None,
+            page_runs=tuple((first, count) for first, count in page_runs(admit.pages)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +65,17 @@ class SlotTable:
                 return slot, resident
         return None
 
+    @property
+    def residents(self) -> tuple[Resident, ...]:
+        """The admitted requests, in order of slots."""
+        return tuple(resident for resident in self.slots if resident is not None)
+
     def pages_in_use(self) -> frozenset[int]:
-        residents = (resident for resident in self.slots if resident is not None)
-        return frozenset(page for resident in residents for page in resident.pages)
+        return frozenset(page for resident in self.residents for page in resident.pages)
+
+    @property
+    def free_pages(self) -> int:
+        return self.limits.pages - sum(len(resident.pages) for resident in self.residents)
 
     def digest(self) -> str:
         """SHA-256 over [slot, request, generation, computed tokens, page runs] of each resident."""
@@ -61,7 +85,7 @@ class SlotTable:
                 entry.request_id,
                 entry.generation,
                 entry.computed_tokens,
-                page_runs(entry.pages),
+                entry.page_runs,
             ]
             for slot, entry in enumerate(self.slots)
             if entry is not None
@@ -105,7 +129,10 @@ class _Draft:
     def __init__(self, table: SlotTable) -> None:
         self.slots = list(table.slots)
         self.admissions = table.admissions
-        self._pages = set(table.pages_in_use())
+        self._table = table
+        # Built by the first admission of a plan; most plans have none.
+        self._pages: set[int] | None = None
+        self._released: set[int] = set()
 
     def _held_by(self, what: str, slot: int, request_id: int) -> Resident:
         resident = self.slots[slot]
@@ -122,7 +149,7 @@ class _Draft:
         rule = f"must be generation {resident.generation}"
         _demand(release.generation == resident.generation, what, rule)
         self.slots[release.slot] = None
-        self._pages.difference_update(resident.pages)
+        self._released.update(resident.pages)
 
     def admit(self, admit: Admit) -> None:
         what = f"admission of request {admit.request_id}"
@@ -131,16 +158,11 @@ class _Draft:
         _demand(not present, what, "must not be resident already")
         expected = self.admissions + 1
         _demand(admit.generation == expected, what, f"must have generation {expected}")
+        if self._pages is None:
+            self._pages = set(self._table.pages_in_use() - self._released)
         taken = [page for page in admit.pages if page in self._pages]
         _demand(not taken, what, f"pages {taken[:8]} must be free")
-        self.slots[admit.slot] = Resident(
-            request_id=admit.request_id,
-            generation=admit.generation,
-            pages=admit.pages,
-            prompt_tokens=admit.prompt_tokens,
-            tokens_max=admit.tokens_max,
-            samples=admit.sampling is not None,
-        )
+        self.slots[admit.slot] = Resident.of(admit)
         self.admissions = expected
         self._pages.update(admit.pages)
 
