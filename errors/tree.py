@@ -7,6 +7,7 @@ TPError                     code, diagnostics(), exit_code, http_status
     ContractError           a well-formed frame breaks the agreement
     DeadlineError           nothing arrived (or could be written) in time
   PoisonedError             an earlier PeerError stopped this group                   exit 3   503
+  NumericsError             a rank's own numbers are not finite                       exit 3   503
   RequestError              the client's mistake; names the parameter                 exit 2   400
   CapacityError             can never fit                                             exit 2   400
   OverloadError             the queue is full                                         exit 1   429
@@ -172,6 +173,16 @@ class PoisonedError(TPError):
     def __init__(self, cause: PeerError) -> None:
         super().__init__("group.poisoned", f"stopped by an earlier failure: {cause.diagnostics()}")
         self.cause = cause
+
+
+class NumericsError(TPError):
+    """A rank computed numbers that are not finite; the rank stops, and with it the group."""
+
+    exit_code = 3
+    http_status = 503
+
+    def __init__(self, message: str) -> None:
+        super().__init__("numerics.not_finite", message)
 
 
 class RequestError(TPError):
