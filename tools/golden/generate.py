@@ -1,8 +1,9 @@
-"""Write testdata/golden/{short,long}/*.npz and manifest.json with transformers.
+"""Write testdata/golden/{short,long,trained}/*.npz and manifest.json with transformers.
 
-    HF_HUB_OFFLINE=1 python -m tools.golden.generate [--only SHAPE ...]
+    HF_HUB_OFFLINE=1 python -m tools.golden.generate [--only NAME ...]
 
-With --only, the other shapes' entries of an existing manifest are kept.
+A name is a shape or "trained", the shipped model.  With --only, the other entries of an existing
+manifest are kept.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import torch
 from testdata.golden.golden_loader import FOLDER, FORMAT, file_sha256
 from testdata.golden.seeded_checkpoint import shape_seed, tokens, write_checkpoint
 from testdata.golden.shapes import SHAPES, Shape
+from tools.golden import trained
 from tools.golden.forward import Array, Reference, Run
 
 SHORT_PROMPTS = (1, 2, 3, 5, 16, 17, 31, 63, 64, 65, 100, 128)
@@ -29,8 +31,6 @@ STEPS = 8
 STATE_SEQUENCE = SHORT_PROMPTS.index(65)  # its last token is alone in transformers' second block
 LONG_PIECE = 512
 PROGRAMS = ("replicated", "sharded")
-# One forward over prompt and choices against prompt then single tokens, both float64.
-MAX_STEP_DIFFERENCE = 1e-10
 
 
 def short_positions(prompt: int) -> npt.NDArray[np.int64]:
@@ -45,56 +45,6 @@ def long_positions(prompt: int) -> npt.NDArray[np.int64]:
     kept = {p + side for p in range(512, prompt, 512) for side in (-1, 0)} | {0}
     kept |= set(range(prompt - 16, prompt + STEPS))
     return np.array(sorted(kept), dtype=np.int64)
-
-
-def gaps(run: Run, prompt: int) -> Array:
-    """Best minus second best logit of the row that chose each decode token: [steps]."""
-    best = np.sort(run.logits[prompt - 1 : -1], axis=1)
-    return best[:, -1] - best[:, -2]
-
-
-def one_sequence(
-    wide: Reference, narrow: Reference, prompt: npt.NDArray[np.int64], positions: Any, piece: int
-) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The arrays of one sequence, and the states after its prompt."""
-    oracle = wide.run(prompt, STEPS, piece)
-    if piece >= len(prompt):
-        difference = np.abs(wide.forward(oracle.ids) - oracle.logits).max()
-        if difference > MAX_STEP_DIFFERENCE:
-            raise ValueError(f"stepping and one forward differ by {difference}")
-    float32 = narrow.run(prompt, STEPS, piece, continuation=oracle.ids[len(prompt) :])
-    arrays = {
-        "ids": oracle.ids,
-        "positions": positions,
-        "logits64": oracle.logits[positions],
-        "logits32": float32.logits[positions].astype(np.float32),
-        "gaps": gaps(oracle, len(prompt)),
-    }
-    return arrays, oracle.states
-
-
-def noise(arrays: dict[str, Any]) -> dict[str, float]:
-    """Distance of the float32 rows from the float64 rows over a whole file."""
-    names = sorted(name for name in arrays if name.endswith(".logits64"))
-    exact = np.concatenate([arrays[name].ravel() for name in names])
-    rounded = [arrays[name.replace("64", "32")].astype(np.float64).ravel() for name in names]
-    error = np.abs(np.concatenate(rounded) - exact)
-    values = {
-        "max": float(error.max()),
-        "p99": float(np.quantile(error, 0.99)),
-        "relative_l2": float(np.linalg.norm(error) / np.linalg.norm(exact)),
-    }
-    return {name: float(f"{value:.3g}") for name, value in values.items()}
-
-
-def write_file(file: str, arrays: dict[str, Any], prompts: tuple[int, ...]) -> dict[str, object]:
-    """Save the arrays below testdata/golden; returns the file's manifest entry."""
-    path = FOLDER / file
-    path.parent.mkdir(exist_ok=True)
-    np.savez(path, allow_pickle=False, **arrays)
-    digest = file_sha256(path)
-    fields = {"file": file, "sha256": digest, "prompts": list(prompts), "steps": STEPS}
-    return {**fields, "noise": noise(arrays)}
 
 
 def golden_set(
@@ -140,7 +90,7 @@ def shape_entry(name: str, shape: Shape) -> dict[str, object]:
 def main() -> None:
     """Generate the chosen shapes and write the manifest."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
+    parser.add_argument("--only", nargs="+", choices=names, default=names)
     options = parser.parse_args()
     torch.set_num_threads(1)
     path = FOLDER / "manifest.json"

@@ -1,0 +1,38 @@
+"""checked_sources: what each package hands to the checks of //tools/lint and to //identity."""
+
+_CHECKED = [
+    "**/*.bzl",
+    "**/*.py",
+    "**/*.pyi",
+    "**/*.sh",
+    "**/BUILD.bazel",
+    "WORKSPACE",
+]
+
+# Tests, and the launchers of faults, never decide what a run computes.
+_NOT_IN_A_RUN = [
+    "**/*_test.py",
+    "**/*_test_*.py",
+]
+
+def checked_sources(name = "sources"):
+    """Declares the sources of this package; each BUILD.bazel calls it once.
+
+    Args:
+      name: of the filegroup of all sources that the checks read. A second one, NAME_of_run, holds
+        those that decide what a run computes.
+    """
+    native.filegroup(
+        name = name,
+        srcs = native.glob(_CHECKED, allow_empty = True),
+        visibility = ["//tools/lint:__pkg__"],
+    )
+    native.filegroup(
+        name = name + "_of_run",
+        srcs = native.glob(
+            ["**/*.proto", "**/*.py"],
+            allow_empty = True,
+            exclude = _NOT_IN_A_RUN,
+        ),
+        visibility = ["//identity:__pkg__"],
+    )
