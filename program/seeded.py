@@ -1,12 +1,12 @@
 """Seeded tensors: a counter-based integer generator whose integers are exact float32 values.
 
-Element i of a tensor is a function of (seed, tensor name, i) alone, so any part of any tensor can be
-computed in any order and in any language with 64-bit integers. No operation here rounds: a 24-bit
-integer times a power of two is a float32. The law is docs/spec/tensors.md (clauses T1 to T5).
-It must not know which tensors a program has; that is program/block.py.
+Element i of a tensor is a function of (seed, tensor name, i) alone, so any part of any tensor can
+be computed in any order and in any language with 64-bit integers. No operation here rounds: a
+24-bit integer times a power of two is a float32. The law is docs/spec/tensors.md (clauses T). It
+must not know which tensors a program has; that is program/block.py.
 
-Sources: the mixing function is that of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014); the name's hash
-is 64-bit FNV-1a (Fowler, Noll, Vo).
+Sources: the mixing function is that of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014); the name's
+hash is 64-bit FNV-1a (Fowler, Noll, Vo).
 """
 
 from __future__ import annotations
