@@ -6,31 +6,29 @@ counted and never delays the ranks; the whole of it has one deadline (docs/spec/
 
 from __future__ import annotations
 
-import select
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
-
 from coordinator.processes import WorkerExit
 from errors import ContractError, DeadlineError, PeerError, ProtocolError
 from wire.connection import Connection
 from wire.frame import FrameReader, Kind, Side
-from wire.ledger import Recorder
+from wire.recorder import Recorder
+from wire.limits import READ_BYTES
 from wire.link import Link
-from wire.metadata import Hello, parse
+from wire.metadata import Hello
 from wire.session import Session
-from wire.socket_pipe import Listener, SocketPipe
+from wire.socket_pipe import Listener, SocketPipe, wait_readable
 
 HELLO_PHASE = "hello"
 AGREED_HELLO = ("little", "<f4")
 # How often a run looks whether one of its own processes ended before it could connect.
-_LIVENESS_MS = 50
+_LIVENESS_S = 0.05
 # Connections that may wait for their HELLO at once; one more is closed at once.
 _PENDING_MAX = 64
-_READ_BYTES = 4_096
 
 
-@dataclass
+@dataclass(eq=False)
 class _Pending:
     pipe: SocketPipe
     reader: FrameReader = field(default_factory=FrameReader)
@@ -59,7 +57,7 @@ class Acceptor:
         self._world_size = world_size
         self._recorder = recorder
         self._ended = ended
-        self._pending: dict[int, _Pending] = {}
+        self._pending: list[_Pending] = []
         self._ranks: dict[int, _Pending] = {}
         self._strangers = 0
 
@@ -74,30 +72,29 @@ class Acceptor:
                 waiting.pipe.close()
             raise
         finally:
-            for waiting in self._pending.values():
+            for waiting in self._pending:
                 waiting.pipe.close()
                 self._strangers += 1
             self._pending.clear()
         return Accepted(links, self._strangers)
 
     def _wait(self, deadline: float) -> None:
-        remaining_ms = (deadline - SocketPipe.monotonic()) * 1000
-        if remaining_ms <= 0:
+        now = time.monotonic()
+        if now >= deadline:
+            missing = sorted(set(range(self._world_size)) - set(self._ranks))
             raise DeadlineError(
                 "handshake",
-                f"{len(self._ranks)} of {self._world_size} ranks said HELLO in time",
-                rank=min(set(range(self._world_size)) - set(self._ranks)),
+                f"no HELLO in time from {len(missing)} of {self._world_size} ranks: {missing}",
+                rank=missing[0],
                 phase=HELLO_PHASE,
             )
-        poll = select.poll()
-        poll.register(self._listener.fileno(), select.POLLIN)
-        for descriptor in self._pending:
-            poll.register(descriptor, select.POLLIN)
-        for descriptor, _ in poll.poll(min(_LIVENESS_MS, max(1.0, remaining_ms))):
-            if descriptor == self._listener.fileno():
+        waiting = list(self._pending)
+        sources = [self._listener, *(pending.pipe for pending in waiting)]
+        for index in wait_readable(sources, min(deadline, now + _LIVENESS_S)):
+            if index == 0:
                 self._admit(deadline)
             else:
-                self._read(descriptor, deadline)
+                self._read(waiting[index - 1], deadline)
         self._check_alive()
 
     def _check_alive(self) -> None:
@@ -116,13 +113,12 @@ class Acceptor:
             pipe.close()
             self._strangers += 1
             return
-        self._pending[pipe.fileno()] = _Pending(pipe)
+        self._pending.append(_Pending(pipe))
 
-    def _read(self, descriptor: int, deadline: float) -> None:
+    def _read(self, waiting: _Pending, deadline: float) -> None:
         """One read; a refused first frame makes a stranger, a HELLO makes a rank."""
-        waiting = self._pending[descriptor]
         try:
-            data = waiting.pipe.receive(_READ_BYTES, deadline)
+            data = waiting.pipe.receive(READ_BYTES, deadline)
             if not data:
                 raise ProtocolError("closed", "left before HELLO")
             waiting.raw += data
@@ -132,13 +128,14 @@ class Acceptor:
                 return
             if frame.kind is not Kind.HELLO:
                 raise ContractError("kind", f"first frame is {frame.kind.name}")
-            hello = cast(Hello, parse(Kind.HELLO, frame.metadata))
+            hello = Hello.parse(frame.metadata)
         except PeerError:
-            del self._pending[descriptor]
+            self._pending.remove(waiting)
             waiting.pipe.close()
             self._strangers += 1
             return
-        self._seat(hello, self._pending.pop(descriptor))
+        self._pending.remove(waiting)
+        self._seat(hello, waiting)
 
     def _seat(self, hello: Hello, waiting: _Pending) -> None:
         problem = None

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol
 
-from coordinator.reduce import Buffer, reduce_partials
+from coordinator.reduce import reduce_partials
 from errors import ContractError, MisuseError, PeerError, PoisonedError
 from program.spec import INPUT_PHASE, LOAD_PHASE, RESULT_PHASE, Loading, ProgramSpec
-from wire.frame import Frame, Kind
+from wire.frame import Buffer, Kind
 from wire.limits import FLAG_FOLDED
 from wire.link import Link
 from wire.metadata import (
@@ -26,7 +26,6 @@ from wire.metadata import (
     Load,
     Result,
     Tensor,
-    parse,
     payload_bytes,
 )
 
@@ -186,16 +185,15 @@ class Group:
         link.send(kind, metadata, payload, flags=flags, deadline=deadline)
 
     def _load_report(self, rank: int, link: Link) -> Mapping[str, JsonValue]:
-        def check(frame: Frame) -> None:
-            fence = cast(Fence, parse(Kind.FENCE, frame.metadata))
+        deadline = link.pipe.clock() + self._deadlines.load_ms / 1000
+        frame = link.receive(deadline=deadline)
+        with _condemning(link):
+            fence = Fence.parse(frame.metadata)
             if (fence.phase, fence.rank, fence.tensors) != (LOAD_PHASE, rank, 0):
                 raise ContractError("metadata", f"load fence is {fence}, agreed rank {rank}")
             if fence.report is None:
                 raise ContractError("metadata", "report is null, agreed an object")
-
-        deadline = link.pipe.clock() + self._deadlines.load_ms / 1000
-        frame = link.receive(deadline=deadline, check=check)
-        return cast(Fence, parse(Kind.FENCE, frame.metadata)).report or {}
+        return fence.report
 
     def _feed(self, step: StepInput) -> None:
         if step.operand is None:
@@ -232,35 +230,37 @@ class Group:
 
     def _result(self, rank: int, link: Link, step: StepInput, first: Buffer | None) -> RankResult:
         """One rank's RESULT. first: rank 0's payload where all ranks must return the same bytes."""
-        dtype = self.spec.partial_dtype.value
-
-        def check(frame: Frame) -> None:
-            result = cast(Result, parse(Kind.RESULT, frame.metadata))
+        expected, size = self._agreed_result(rank, step)
+        deadline = link.pipe.clock() + self._deadlines.phase_ms / 1000
+        frame = link.receive(expected, size, deadline=deadline)
+        with _condemning(link):
+            result = Result.parse(frame.metadata)
             received = (result.phase, result.rank, result.step, result.dtype)
-            agreed = (RESULT_PHASE, rank, self._step, dtype)
+            agreed = (RESULT_PHASE, rank, self._step, self.spec.partial_dtype.value)
             if received != agreed:
                 raise ContractError(
                     "metadata", f"phase, rank, step, dtype are {received}, agreed {agreed}"
                 )
             if first is not None and frame.payload != first:
                 raise ContractError("ranks_disagree", f"{result.tensor!r} differs from rank 0's")
+        return RankResult(rank, result, frame.payload)
 
-        expected, size = None, None
-        if step.result is not None:
-            name, shape = step.result
-            expected = Result(
-                dtype=dtype,
-                phase=RESULT_PHASE,
-                rank=rank,
-                report=None,
-                shape=shape,
-                step=self._step,
-                tensor=name,
-            ).to_bytes()
-            size = payload_bytes(shape, dtype)
-        deadline = link.pipe.clock() + self._deadlines.phase_ms / 1000
-        frame = link.receive(expected, size, deadline=deadline, check=check)
-        return RankResult(rank, cast(Result, parse(Kind.RESULT, frame.metadata)), frame.payload)
+    def _agreed_result(self, rank: int, step: StepInput) -> tuple[bytes | None, int | None]:
+        """The whole RESULT metadata and payload size where the program predicts them."""
+        if step.result is None:
+            return None, None
+        name, shape = step.result
+        dtype = self.spec.partial_dtype.value
+        result = Result(
+            dtype=dtype,
+            phase=RESULT_PHASE,
+            rank=rank,
+            report=None,
+            shape=shape,
+            step=self._step,
+            tensor=name,
+        )
+        return result.to_bytes(), payload_bytes(shape, dtype)
 
     def _results(self, step: StepInput) -> list[RankResult]:
         results: list[RankResult] = []
@@ -288,3 +288,11 @@ class Group:
             encoded = self._encoded[key] = tensor.to_bytes()
         return encoded
 
+
+@contextmanager
+def _condemning(link: Link) -> Iterator[None]:
+    """A refusal decided here belongs to the frame just read, and is recorded with it (S12)."""
+    try:
+        yield
+    except ContractError as failure:
+        raise link.fail(failure) from None

@@ -14,9 +14,9 @@ from types import TracebackType
 
 from coordinator.accept import Accepted, Acceptor
 from coordinator.processes import Launcher, WorkerExit, Workers
-from errors import TPError
+from errors import MisuseError, TPError
 from manifest.run_manifest import RunManifest
-from wire.ledger import Recorder
+from wire.recorder import Recorder
 from wire.socket_pipe import Listener, parse_address
 
 
@@ -42,7 +42,7 @@ class LocalRanks:
         except BaseException:
             self._remove_directory()
             raise
-        self.address = self._listener.address_text
+        self.address = str(self._listener.address)
         return self
 
     def __exit__(
@@ -67,7 +67,7 @@ class LocalRanks:
     def connect(self, recorder: Recorder) -> Accepted:
         """Start the workers (unless external) and accept one link per rank. Raises PeerError."""
         if self._listener is None:
-            raise RuntimeError("connect outside of the with block")
+            raise MisuseError("connect outside of the with block")
         deadline = time.monotonic() + self._manifest.deadlines.handshake_ms / 1000
         if self._workers is not None:
             self._workers.start(self._manifest.ranks, self.address)

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from wire.canonical import decode_canonical, encode_canonical
 from wire.checksum import crc32
-from wire.frame import Kind
-from wire.limits import HEADER, HEADER_BYTES
-from wire.metadata import decode_canonical, encode_canonical
-
-Buffer = bytes | bytearray | memoryview
+from wire.frame import Buffer, Kind
+from wire.limits import HEADER, HEADER_BYTES, MAGIC
 
 
 class FaultKind(StrEnum):
@@ -63,7 +61,7 @@ class _Parts:
     payload: bytes
 
     def joined(self) -> bytes:
-        return HEADER.pack(b"RKPF", *self.fields) + self.metadata + self.payload
+        return HEADER.pack(MAGIC, *self.fields) + self.metadata + self.payload
 
 
 EPOCH_FIELD, SEQUENCE_FIELD, METADATA_FIELD, CHECKSUM_FIELD = 3, 4, 5, 7

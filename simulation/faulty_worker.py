@@ -12,8 +12,10 @@ import sys
 from collections.abc import Sequence
 
 from simulation.faults import Fault, FaultInjector, FaultKind, RankEnded
-from wire.link import Buffer, Pipe
-from worker.main import WorkerOptions, main as worker_main
+from wire.frame import Buffer
+from wire.link import Pipe
+from worker.main import WorkerOptions
+from worker.main import main as worker_main
 
 RANK_ENDED_STATUS = 4
 _HOLD_S = 600.0
@@ -34,18 +36,21 @@ class _PipeTarget:
             pass
 
 
-class FaultyPipe:
+class FaultyPipe(Pipe):
     """A pipe whose outgoing frames pass a fault injector; everything else is the real pipe's."""
 
     def __init__(self, pipe: Pipe, fault: Fault) -> None:
         self._pipe = pipe
         self._injector = FaultInjector(fault, _PipeTarget(pipe))
 
-    def send(self, buffers: Sequence[Buffer], deadline: float) -> None:
+    def send(self, buffers: list[Buffer], deadline: float) -> None:
         self._injector.send(buffers)
 
     def receive(self, limit: int, deadline: float) -> bytes:
         return self._pipe.receive(limit, deadline)
+
+    def receive_into(self, space: memoryview, deadline: float) -> int:
+        return self._pipe.receive_into(space, deadline)
 
     def clock(self) -> float:
         return self._pipe.clock()

@@ -6,15 +6,13 @@ it has nothing to say, the virtual clock moves to the reader's deadline, so a ti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from errors import DeadlineError, PeerError
 from simulation.clock import VirtualClock
 from simulation.delivery import Delivery, whole
 from simulation.faults import Fault, FaultInjector, RankEnded
 from wire.connection import Connection
-from wire.frame import Side
-from wire.link import Buffer
+from wire.frame import Buffer, Side
+from wire.link import Pipe
 from wire.session import Session
 from worker.core import Outgoing, WorkerCore
 from worker.executor import ProgramOpener
@@ -93,7 +91,7 @@ class SimulatedWorker:
             self.ended = True
 
 
-class SimPipe:
+class SimPipe(Pipe):
     """The coordinator's end; implements wire/link.py's Pipe."""
 
     def __init__(
@@ -104,7 +102,7 @@ class SimPipe:
         self._delivery = delivery
         self.closed = False
 
-    def send(self, buffers: Sequence[Buffer], deadline: float) -> None:
+    def send(self, buffers: list[Buffer], deadline: float) -> None:
         self._worker.feed(b"".join(buffers))
 
     def receive(self, limit: int, deadline: float) -> bytes:

@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from errors import ConfigError, ConfigProblem, PeerError, TPError
+from errors import ConfigError, ConfigProblem, TPError
 from identity.source import SOURCE_DIGEST
 from model.binding import open_program
 from wire.connection import Connection
 from wire.frame import Side
 from wire.link import Link, Pipe
-from wire.session import Session, State
+from wire.session import Session
 from wire.socket_pipe import connect, parse_address
 from worker.core import WorkerCore
 from worker.hangup import HangupWatch
@@ -31,8 +31,6 @@ CONNECT_MS = 10_000
 IDLE_MS = 600_000
 SEND_MS = 10_000
 INTERRUPTED = 130
-# The coordinator may end a session here (docs/spec/session.md S2).
-CLEAN_ENDS = (State.IDLE, State.CLOSED)
 
 
 MILLISECONDS_MAX = 86_400_000
@@ -97,18 +95,15 @@ def serve(link: Link, core: WorkerCore, options: WorkerOptions) -> None:
             link.send(out.kind, out.metadata, out.payload, flags=out.flags, deadline=deadline)
         agreed = core.expected()
         metadata, size = (agreed.metadata, agreed.payload_bytes) if agreed else (None, None)
-        try:
-            frame = link.receive(metadata, size, deadline=clock() + idle_s)
-        except PeerError as failure:
-            if failure.code == "protocol.closed" and core.session.state in CLEAN_ENDS:
-                return
-            raise
+        frame = link.receive_or_end(metadata, size, deadline=clock() + idle_s)
+        if frame is None:
+            return
         outgoing = core.handle(frame)
 
 
 def run(options: WorkerOptions, wrap: PipeWrapper) -> None:
     """Connect and serve one session; `wrap` may put something between the session and the pipe."""
-    address = parse_address(options.connect, field="--connect")
+    address = parse_address(options.connect, "--connect")
     pipe = connect(address, time.monotonic() + options.connect_ms / 1000)
     session = Session()
     link = Link(Connection(Side.WORKER, session, options.rank, None), wrap(pipe, options))

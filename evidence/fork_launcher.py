@@ -1,0 +1,82 @@
+"""Workers forked from a parent that has everything loaded.
+
+Isolation is a process each, with its own memory and its own socket; what a fork shares is only the
+code that was loaded before. All other descriptors of the parent are closed in the child.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from coordinator.processes import LAST_WORDS_BYTES_MAX, WorkerProcess
+
+# Above this no descriptor of a parent that forks workers is open.
+_DESCRIPTORS_MAX = 1024
+_POLL_S = 0.002
+_CRASHED_STATUS = 70
+
+Entry = Callable[[list[str]], int]
+
+
+class ForkedProcess:
+    """A worker that is a fork of this process."""
+
+    def __init__(self, rank: int, entry: Entry, argv: list[str]) -> None:
+        self.rank = rank
+        self._status: int | None = None
+        self._stderr = tempfile.TemporaryFile()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _become_worker(entry, argv, self._stderr.fileno())
+
+    def poll(self) -> int | None:
+        if self._status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._status = os.waitstatus_to_exitcode(status)
+        return self._status
+
+    def wait(self, deadline: float) -> int | None:
+        while self.poll() is None:
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(_POLL_S)
+        return self._status
+
+    def kill(self) -> None:
+        if self._status is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def last_words(self) -> str:
+        size = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, size - LAST_WORDS_BYTES_MAX))
+        return self._stderr.read().decode("utf-8", "replace").strip()
+
+
+def _become_worker(entry: Entry, argv: list[str], stderr: int) -> NoReturn:
+    status = _CRASHED_STATUS
+    try:
+        os.dup2(stderr, 2)
+        os.closerange(3, _DESCRIPTORS_MAX)
+        status = entry(argv)
+    finally:
+        # Never back into the parent's stack: its open files and exit handlers are not ours.
+        os._exit(status)
+
+
+@dataclass(frozen=True)
+class ForkLauncher:
+    """entry: a worker's main(argv). extra: arguments for every rank."""
+
+    entry: Entry
+    extra: tuple[str, ...] = ()
+
+    def start(self, rank: int, address: str) -> WorkerProcess:
+        argv = ["--connect", address, "--rank", str(rank), *self.extra]
+        return ForkedProcess(rank, self.entry, argv)
