@@ -14,8 +14,6 @@ from errors import ConfigProblem
 from manifest.fields import (
     BLOCK,
     BLOCK_DEGREES,
-    BLOCK_SCORES_MAX,
-    BLOCK_TOKENS_MAX,
     FIELD_BY_PATH,
     FIELDS,
     GROUPS,
@@ -104,7 +102,8 @@ def _block_ranks(settings: Settings) -> Iterator[ConfigProblem]:
     ranks = settings["ranks"]
     if settings["program"] == BLOCK and ranks not in BLOCK_DEGREES:
         degrees = ", ".join(str(degree) for degree in BLOCK_DEGREES)
-        yield ConfigProblem("ranks", shown(ranks), f"must divide the block: {degrees} work")
+        rule = f"must divide the block's KV heads and columns; degrees that work: {degrees}"
+        yield ConfigProblem("ranks", shown(ranks), rule)
 
 
 def _block_shape(settings: Settings) -> Iterator[ConfigProblem]:
@@ -113,16 +112,9 @@ def _block_shape(settings: Settings) -> Iterator[ConfigProblem]:
             if settings[path] != 0:
                 yield ConfigProblem(path, shown(settings[path]), "belongs to the block alone")
         return
-    batch, sequence = _integer(settings, "batch"), _integer(settings, "sequence")
-    for path, extent in (("batch", batch), ("sequence", sequence)):
-        if extent < 1:
-            yield ConfigProblem(path, shown(extent), f"must be 1 to {BLOCK_TOKENS_MAX}")
-    if batch * sequence > BLOCK_TOKENS_MAX:
-        rule = f"must not exceed {BLOCK_TOKENS_MAX}: a payload holds no more"
-        yield ConfigProblem("batch x sequence", shown(batch * sequence), rule)
-    elif batch * sequence * sequence > BLOCK_SCORES_MAX:
-        rule = f"must not exceed {BLOCK_SCORES_MAX}: attention scores are held at once"
-        yield ConfigProblem("batch x sequence^2", shown(batch * sequence * sequence), rule)
+    for path in ("batch", "sequence"):
+        if settings[path] == 0:
+            yield ConfigProblem(path, "0", "must be at least 1")
 
 
 def _block_has_no_model(settings: Settings) -> Iterator[ConfigProblem]:

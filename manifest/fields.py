@@ -3,8 +3,8 @@
 docs/spec/manifest.md shows the same table and a test compares them; another test compares it with
 run_manifest.proto. Rules that tie several fields together are in manifest/agreement.py.
 
-The limits that belong to the wire and to the block are stated here again, because this package
-knows neither; coordinator/manifest_limits_test.py holds them against the originals.
+The block's limits are stated here again, because this package does not know the block;
+coordinator/manifest_limits_test.py holds them against the originals.
 """
 
 from __future__ import annotations
@@ -32,13 +32,9 @@ FAULT_KINDS: Final = (
 )
 FAULT_PHASES: Final = ("attention", "mlp", "result")
 
-# The block has 8 query heads, 4 KV heads and 24 MLP columns in 4 leaves (docs/spec/program.md).
 BLOCK_DEGREES: Final = (1, 2, 4)
-BLOCK_HIDDEN_SIZE: Final = 16
-PAYLOAD_BYTES_MAX: Final = 16_777_216
-BLOCK_TOKENS_MAX: Final = PAYLOAD_BYTES_MAX // (4 * BLOCK_HIDDEN_SIZE)
-# A rank holds batch x sequence^2 attention scores per head at once: 64 MiB in float32.
-BLOCK_SCORES_MAX: Final = 1 << 24
+BLOCK_BATCH_MAX: Final = 64
+BLOCK_SEQUENCE_MAX: Final = 512
 # One worker per logical device, and the table of devices has 16 entries.
 RANKS_MAX: Final = 16
 # Ledgers hold integers below 2^53 (docs/spec/metadata.md, M1); half of them are left for steps.
@@ -70,8 +66,8 @@ class Field:
 FIELDS: Final = (
     Field("program", FieldType.TEXT, OneOf((BLOCK, *MODEL_PROGRAMS)), BLOCK),
     Field("ranks", FieldType.INTEGER, Range(1, RANKS_MAX), 4),
-    Field("batch", FieldType.INTEGER, Range(0, BLOCK_TOKENS_MAX), 2),
-    Field("sequence", FieldType.INTEGER, Range(0, BLOCK_TOKENS_MAX), 7),
+    Field("batch", FieldType.INTEGER, Range(0, BLOCK_BATCH_MAX), 2),
+    Field("sequence", FieldType.INTEGER, Range(0, BLOCK_SEQUENCE_MAX), 7),
     Field("seed", FieldType.INTEGER, Range(0, EXACT_INTEGER_MAX), 1),
     Field("sum_order", FieldType.TEXT, OneOf(SUM_ORDERS), "rank"),
     Field("epoch", FieldType.INTEGER, Range(1, EPOCH_MAX), 1),

@@ -167,9 +167,12 @@ def from_flags(
         elif settings.setdefault(path, value) != value:
             rule = f"contradicts the manifest, which says {shown(settings[path])}"
             contradictions.append(ConfigProblem(path, shown(typed), rule))
-    if not allow_fault and any(group_of(path) == "fault" for path in (*settings, *unreadable)):
+    faults = [path for path in (*settings, *unreadable) if group_of(path) == "fault"]
+    if faults and not allow_fault:
         rule = "is refused: only the entry that is built for tests plants faults"
         problems.append(ConfigProblem("fault", "given", rule))
+        for path in faults:
+            settings.pop(path, None)
     return _build(settings, problems, frozenset(unreadable), contradictions)
 
 

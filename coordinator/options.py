@@ -1,0 +1,67 @@
+"""What a command line asks for, as immutable values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from manifest.run_manifest import RunManifest
+
+
+@dataclass(frozen=True)
+class HelpRequest:
+    """Print `text` and end."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class VersionRequest:
+    """Print the identity of the sources and end."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Run the block once. out: absolute folder for the run's files. json: one object on stdout."""
+
+    manifest: RunManifest
+    out: Path
+    json: bool
+
+
+@dataclass(frozen=True)
+class LedgerOptions:
+    """Show the frames of a recorded run; each filter that is not None must match."""
+
+    directory: Path
+    rank: int | None = None
+    kind: str | None = None
+    phase: str | None = None
+    tensor: str | None = None
+    direction: str | None = None
+
+
+@dataclass(frozen=True)
+class ReplayOptions:
+    """Replay one side of a recorded run. rank: None for all ranks."""
+
+    directory: Path
+    role: str
+    rank: int | None = None
+
+
+Options = HelpRequest | VersionRequest | RunOptions | LedgerOptions | ReplayOptions
+
+
+@dataclass(frozen=True)
+class CallContext:
+    """Where a command line was typed, and which entry it was given to.
+
+    directory: relative paths are relative to it. faults: whether this entry may plant faults.
+    """
+
+    directory: Path
+    faults: bool = False
+
+    def path(self, typed: str) -> Path:
+        return self.directory / typed
