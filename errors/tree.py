@@ -128,7 +128,7 @@ class PeerError(TPError):
         self.rank = rank
         self.phase = phase
 
-    def located(self, rank: int | None, phase: str) -> PeerError:
+    def located(self, rank: int, phase: str) -> PeerError:
         """The same failure, with the rank and phase filled in where they were unknown."""
         return type(self)(
             self.reason,

@@ -37,6 +37,11 @@ def encode_canonical(value: JsonObject) -> bytes:
     return _ENCODER.encode(value).encode("ascii")
 
 
+def spelled(value: JsonValue) -> str:
+    """The canonical text of one decoded value, for messages and comparisons."""
+    return _ENCODER.encode(value)
+
+
 def decode_canonical(data: bytes) -> dict[str, JsonValue]:
     """The object that canonical `data` spells; ProtocolError malformed or not_canonical."""
     try:
@@ -48,7 +53,7 @@ def decode_canonical(data: bytes) -> dict[str, JsonValue]:
         raise ProtocolError("malformed", f"metadata breaks M1: {error}") from None
     if type(value) is not dict:
         raise ProtocolError("malformed", "metadata breaks M1: it is not a JSON object")
-    if _ENCODER.encode(value).encode("ascii") != data:
+    if spelled(value).encode("ascii") != data:
         raise ProtocolError("not_canonical", "metadata is JSON in another spelling than M1's")
     return value
 
@@ -65,6 +70,8 @@ def _demand_shallow(data: bytes) -> None:
 
 
 def _parse_integer(digits: str) -> int:
+    if digits == "-0":
+        raise _BrokenRuleError("-0 is not an integer")
     if len(digits) > _INTEGER_DIGITS or abs(number := int(digits)) > INTEGER_MAX:
         raise _BrokenRuleError(f"integer of {len(digits)} characters exceeds {INTEGER_MAX}")
     return number

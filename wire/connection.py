@@ -8,31 +8,27 @@ network's.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from errors import ContractError, DeadlineError, MisuseError, PeerError, ProtocolError
-from wire.canonical import decode_canonical
-from wire.frame import TENSOR_KINDS, Buffer, Frame, FrameReader, Header, Kind, Side, encode
-from wire.metadata import demand, parse, payload_bytes
+from wire.frame import TENSOR_KINDS, Buffer, Frame, FrameReader, Kind, Side, encode
+from wire.metadata import demand, parse_tensor
 from wire.recorder import Record, Recorder
 from wire.session import HELLO_PHASE, Session, State
 
-_AGREED_CACHE: Final = 1024
+# Distinct tensors of one program: some tens for the block, a few per layer for a model.
+_AGREED_SIZES_MAX: Final = 4096
 
 
 class Connection:
-    """One end of one session.
+    """One end of the session with one worker.
 
-    side: which end this is. rank: the worker's rank, None until HELLO told it (then the first
-    records are held back until `identify`). recorder: where this run's frames are recorded, if so.
+    side: which end this is. rank: the worker's. recorder: where the run's frames are recorded; the
+    coordinator's ledger is the run's, so a worker has none.
     """
 
     def __init__(
-        self,
-        side: Side,
-        session: Session,
-        rank: int | None = None,
-        recorder: Recorder | None = None,
+        self, side: Side, session: Session, rank: int, recorder: Recorder | None = None
     ) -> None:
         self.side = side
         self.session = session
@@ -40,26 +36,10 @@ class Connection:
         self.reader = FrameReader()
         self._peer = side.other
         self._recorder = recorder
-        self._identified = rank is not None
-        self._held: list[Record] = []
         # The newest frame's record, and the phase in which it was due.
-        self._last: Record | None = None
-        self._last_phase = HELLO_PHASE
+        self._newest: Record | None = None
+        self._newest_phase = HELLO_PHASE
         self._failure: PeerError | None = None
-
-    def identify(self, rank: int | None) -> None:
-        """Write the records that were held back, with the rank that HELLO told.
-
-        The coordinator calls this in rank order, so the ledger does not depend on who connected
-        first. None: the run ended with a peer whose rank cannot be told.
-        """
-        if self._identified:
-            raise MisuseError(f"the peer is already identified as rank {self.rank}")
-        self._identified = True
-        self.rank = rank
-        held, self._held = self._held, []
-        for record in held:
-            self._write(record._replace(rank=rank))
 
     def send(
         self, kind: Kind, metadata: bytes, payload: Buffer = b"", *, flags: int = 0
@@ -77,15 +57,14 @@ class Connection:
         header, buffers = encode(
             kind, flags=flags, epoch=epoch, sequence=sequence, metadata=metadata, payload=payload
         )
-        self._last_phase = phase
+        self._newest_phase = phase
         recorder = self._recorder
         if recorder is not None:
-            kept = None
-            if recorder.keep_bytes:
-                kept = bytes(buffers[1]) if header.payload_bytes else b""
-            self._write(
-                Record(self.side, self.rank, state, phase, header, metadata, kept, None, None)
+            kept = bytes(buffers[1]) if recorder.keep_bytes and header.payload_bytes else b""
+            self._newest = Record(
+                self.side, self.rank, state, phase, header, metadata, kept, None, None
             )
+            recorder.record(self._newest)
         return buffers
 
     def receive_data(self, data: Buffer) -> None:
@@ -114,35 +93,35 @@ class Connection:
             raise self._failure
         reader, session = self.reader, self.session
         try:
-            if reader.at_clean_end and session.state is State.IDLE:
-                session.end(self._peer)
+            if reader.at_clean_end and session.state in _MAY_END:
+                if not self.closed:
+                    session.end(self._peer)
                 return None
             frame = reader.next_frame(expected)
         except ProtocolError as error:
-            raise self._refuse_unread(error) from None
+            raise self._fail_wait(error) from None
         if frame is None:
             return None
-        header, metadata, payload = frame
         state, phase = session.state, session.phase_name
         error_code = None
         try:
-            session.check_and_advance(self._peer, header)
-            if expected is not None and metadata != expected:
-                demand(metadata, expected)
-            if header.kind in TENSOR_KINDS:
+            session.check_and_advance(self._peer, frame.header)
+            if expected is not None and frame.metadata != expected:
+                demand(frame.metadata, expected)
+            if frame.header.kind in TENSOR_KINDS:
                 _demand_payload_bytes(frame, expected, payload_bytes)
         except ContractError as error:
             error_code = error.code
-            self._failure = self._located(error, phase)
-        self._last_phase = phase
+            self._failure = error.located(self.rank, phase)
+        self._newest_phase = phase
         recorder = self._recorder
         if recorder is not None:
-            kept = payload if recorder.keep_bytes else None
-            self._write(
-                Record(
-                    self._peer, self.rank, state, phase, header, metadata, kept, error_code, None
-                )
+            header, metadata, payload = frame
+            kept = payload if recorder.keep_bytes else b""
+            self._newest = Record(
+                self._peer, self.rank, state, phase, header, metadata, kept, error_code, None
             )
+            recorder.record(self._newest)
         if self._failure is not None:
             raise self._failure
         return frame
@@ -150,86 +129,75 @@ class Connection:
     def fail(self, error: PeerError) -> PeerError:
         """Record a failure found outside; returns it with rank and phase, to be raised.
 
-        A ContractError condemns the newest frame (the caller parsed it), a DeadlineError send the
+        A ContractError condemns the newest frame (the caller parsed it), a DeadlineError `send` the
         frame being written; any other error is a failed wait and becomes an entry of its own. The
         first failure stays.
         """
         if self._failure is not None:
             return self._failure
-        if isinstance(error, ContractError) or error.code == "deadline.send":
-            located = self._located(error, self._last_phase)
-            if self._last is None or not self._amend(self._last, located.code):
-                self._write_wait(located.code, None, b"")
-        else:
-            located = self._located(error, self.session.phase_name)
-            self._write_wait(located.code, self.reader.header, self.reader.raw())
-        self._failure = located
-        return located
+        if not isinstance(error, ContractError) and error.code != "deadline.send":
+            return self._fail_wait(error)
+        self._failure = _as_handshake(error, self._newest_phase).located(
+            self.rank, self._newest_phase
+        )
+        if self._recorder is not None and not (
+            self._newest is not None and self._recorder.amend(self._newest, self._failure.code)
+        ):
+            self._record_wait(self._failure.code)
+        return self._failure
 
-    def _refuse_unread(self, error: ProtocolError) -> PeerError:
-        located = self._located(error, self.session.phase_name)
-        self._write_wait(located.code, self.reader.header, self.reader.raw())
-        self._failure = located
-        return located
+    def _fail_wait(self, error: PeerError) -> PeerError:
+        """No frame could be read: S7's protocol and deadline families."""
+        phase = self.session.phase_name
+        self._failure = _as_handshake(error, phase).located(self.rank, phase)
+        if self._recorder is not None:
+            self._record_wait(self._failure.code)
+        return self._failure
 
-    def _located(self, error: PeerError, phase: str) -> PeerError:
-        if isinstance(error, DeadlineError) and phase == HELLO_PHASE:
-            error = DeadlineError("handshake", error.message)
-        return error.located(self.rank, phase)
-
-    def _write_wait(self, code: str, header: Header | None, raw: bytes) -> None:
-        session = self.session
-        self._write(
+    def _record_wait(self, code: str) -> None:
+        """S12: one entry with what was known of the frame that did not come, or was refused."""
+        if self._recorder is None:
+            return
+        session, reader = self.session, self.reader
+        self._recorder.record(
             Record(
                 self._peer,
                 self.rank,
                 session.state,
                 session.phase_name,
-                header,
+                reader.header,
                 None,
-                None,
+                b"",
                 code,
-                raw,
+                reader.raw() if self._recorder.keep_bytes else b"",
             )
         )
 
-    def _write(self, record: Record) -> None:
-        self._last = record
-        if self._recorder is None:
-            return
-        if self._identified:
-            self._recorder.record(record)
-        else:
-            self._held.append(record)
 
-    def _amend(self, record: Record, code: str) -> bool:
-        if self._held:
-            self._held[-1] = self._held[-1]._replace(error=code)
-            return True
-        return self._recorder is not None and self._recorder.amend(record, code)
+# Where the end of the stream may be clean; session.end decides whose end it is.
+_MAY_END: Final = (State.IDLE, State.CLOSED)
+
+
+def _as_handshake(error: PeerError, phase: str) -> PeerError:
+    """S7: until ACK was sent, any deadline is the handshake's."""
+    if isinstance(error, DeadlineError) and phase == HELLO_PHASE:
+        return DeadlineError("handshake", error.message, rank=error.rank)
+    return error
 
 
 def _demand_payload_bytes(frame: Frame, expected: bytes | None, agreed: int | None) -> None:
     """M3, after the metadata was judged (S5)."""
-    received = frame.header.payload_bytes
     if expected is None:
-        parse(frame.kind, frame.metadata)
-    if agreed is None:
-        agreed = (
-            _announced_payload_bytes(frame.metadata)
-            if expected is None
-            else _agreed_payload_bytes(expected)
-        )
+        announced = parse_tensor(frame.kind, frame.metadata).payload_bytes
+        agreed = announced if agreed is None else agreed
+    elif agreed is None:
+        agreed = _agreed_payload_bytes(frame.kind, expected)
+    received = frame.header.payload_bytes
     if received != agreed:
-        raise ContractError(
-            "metadata", f"payload: received {received} bytes, agreed {agreed} by its shape"
-        )
+        raise ContractError("metadata", f"payload: received {received} bytes, agreed {agreed}")
 
 
-def _announced_payload_bytes(metadata: bytes) -> int:
-    value: dict[str, Any] = decode_canonical(metadata)
-    return payload_bytes(tuple(value["shape"]), value["dtype"])
-
-
-# Only for metadata of our own, so a peer cannot fill it.
-_agreed_payload_bytes = lru_cache(maxsize=_AGREED_CACHE)(_announced_payload_bytes)
+@lru_cache(maxsize=_AGREED_SIZES_MAX)
+def _agreed_payload_bytes(kind: Kind, expected: bytes) -> int:
+    """Of metadata of our own only, so that a peer cannot fill the cache."""
+    return parse_tensor(kind, expected).payload_bytes

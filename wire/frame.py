@@ -70,19 +70,14 @@ TENSOR_KINDS: Final = frozenset(
 _FROM_WORKER: Final = frozenset({Kind.HELLO, Kind.PARTIAL, Kind.FENCE, Kind.RESULT})
 _FOLDABLE: Final = frozenset({Kind.PARTIAL, Kind.REDUCTION})
 _KINDS: Final[dict[int, Kind]] = {int(kind): kind for kind in Kind}
-_FLAGS_ALLOWED: Final[dict[int, int]] = {
-    int(kind): FLAG_FOLDED if kind in _FOLDABLE else 0 for kind in Kind
-}
-_PAYLOAD_BYTES_MAX: Final[dict[int, int]] = {
-    int(kind): PAYLOAD_BYTES_MAX if kind in TENSOR_KINDS else 0 for kind in Kind
-}
+_FLAGS_ALLOWED: Final = {kind: FLAG_FOLDED if kind in _FOLDABLE else 0 for kind in Kind}
+_PAYLOAD_LIMITS: Final = {kind: PAYLOAD_BYTES_MAX if kind in TENSOR_KINDS else 0 for kind in Kind}
 
 
 class Header(NamedTuple):
-    """The fields of F2 after the magic, as announced. In a `Frame`, `kind` is a value of `Kind`."""
+    """The fields of F2 after magic and version."""
 
-    version: int
-    kind: int
+    kind: Kind
     flags: int
     epoch: int
     sequence: int
@@ -92,13 +87,7 @@ class Header(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """The 36 bytes of the header."""
-        return HEADER.pack(MAGIC, *self)
-
-    @property
-    def kind_name(self) -> str | None:
-        """The name of F3, or None for a value that has none."""
-        kind = _KINDS.get(self.kind)
-        return None if kind is None else kind.name
+        return HEADER.pack(MAGIC, VERSION, *self)
 
 
 class Frame(NamedTuple):
@@ -110,7 +99,7 @@ class Frame(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        return _KINDS[self.header.kind]
+        return self.header.kind
 
 
 def encode(
@@ -133,11 +122,11 @@ def encode(
         raise MisuseError(f"{kind.name} cannot carry flags {flags}")
     if len(metadata) > METADATA_BYTES_MAX:
         raise MisuseError(f"{kind.name} metadata of {len(metadata)} bytes is too large")
-    if payload_bytes > _PAYLOAD_BYTES_MAX[kind]:
+    if payload_bytes > _PAYLOAD_LIMITS[kind]:
         raise MisuseError(f"{kind.name} payload of {payload_bytes} bytes is too large")
     checksum = crc32(data, crc32(metadata))
-    header = Header(VERSION, kind, flags, epoch, sequence, len(metadata), payload_bytes, checksum)
-    head = HEADER.pack(MAGIC, *header) + metadata
+    header = Header(kind, flags, epoch, sequence, len(metadata), payload_bytes, checksum)
+    head = HEADER.pack(MAGIC, VERSION, *header) + metadata
     return header, [head, data] if payload_bytes else [head]
 
 
@@ -253,19 +242,19 @@ class FrameReader:
             if self._ended:
                 raise self._truncated() if buffer else self._closed()
             return None
-        magic, *fields = HEADER.unpack_from(buffer)
+        magic, version, number, *fields = HEADER.unpack_from(buffer)
         if magic != MAGIC:
             self._judge_magic()
-        header = self.header = Header._make(fields)
-        allowed = _FLAGS_ALLOWED.get(header.kind)
+        kind = _KINDS.get(number)
+        if version != VERSION or kind is None:
+            raise self._refuse(_unknown(version, number), bytes(buffer[:HEADER_BYTES]))
+        header = self.header = Header(kind, *fields)
         if (
-            header.version != VERSION
-            or allowed is None
-            or header.flags & ~allowed
+            header.flags & ~_FLAGS_ALLOWED[kind]
             or header.metadata_bytes > METADATA_BYTES_MAX
-            or header.payload_bytes > _PAYLOAD_BYTES_MAX[header.kind]
+            or header.payload_bytes > _PAYLOAD_LIMITS[kind]
         ):
-            raise self._refuse(_header_fault(header), bytes(buffer[:HEADER_BYTES]))
+            raise self._refuse(_out_of_bounds(header), bytes(buffer[:HEADER_BYTES]))
         return header
 
     def _judge_magic(self) -> None:
@@ -330,21 +319,20 @@ class FrameReader:
         return error
 
 
-def _header_fault(header: Header) -> ProtocolError:
-    """Which of F7 steps 2 to 5 a header breaks first."""
-    if header.version != VERSION:
-        return ProtocolError("version", f"the peer speaks {header.version}, this is {VERSION}")
-    name = header.kind_name
-    if name is None:
-        return ProtocolError("malformed", f"kind {header.kind} does not exist")
+def _unknown(version: int, number: int) -> ProtocolError:
+    """F7 steps 2 and 3."""
+    if version != VERSION:
+        return ProtocolError("version", f"the peer speaks {version}, this is {VERSION}")
+    return ProtocolError("malformed", f"kind {number} does not exist")
+
+
+def _out_of_bounds(header: Header) -> ProtocolError:
+    """F7 steps 4 and 5: which of them the header breaks first."""
+    name = header.kind.name
     if header.flags & ~_FLAGS_ALLOWED[header.kind]:
         return ProtocolError("flags", f"flags 0x{header.flags:04x} are not allowed on {name}")
     if header.metadata_bytes > METADATA_BYTES_MAX:
-        return ProtocolError(
-            "size",
-            f"{name} announces {header.metadata_bytes} metadata bytes of {METADATA_BYTES_MAX}",
-        )
-    limit = _PAYLOAD_BYTES_MAX[header.kind]
-    return ProtocolError(
-        "size", f"{name} announces {header.payload_bytes} payload bytes of {limit}"
-    )
+        what, size, limit = "metadata", header.metadata_bytes, METADATA_BYTES_MAX
+    else:
+        what, size, limit = "payload", header.payload_bytes, _PAYLOAD_LIMITS[header.kind]
+    return ProtocolError("size", f"{name} announces {size} {what} bytes, at most {limit}")

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from errors import EvidenceError
 from wire.frame import Kind
-from wire.limits import DIMENSIONS_MAX, HEADER_BYTES, STRING_CHARACTERS_MAX
+from wire.limits import DIMENSIONS_MAX, HEADER_BYTES, RANK_MAX, STRING_CHARACTERS_MAX
 from wire.session import State
 
 SEND: Final = "send"
@@ -28,7 +28,7 @@ class Entry:
 
     index: int
     direction: str
-    rank: int | None
+    rank: int
     kind: str | None
     flags: int | None
     epoch: int | None
@@ -136,7 +136,7 @@ _STATE_NAMES: Final = frozenset(state.name for state in State)
 _RULES: Final[dict[str, Callable[[object], bool]]] = {
     "index": lambda value: type(value) is int and value >= 0,
     "direction": lambda value: value in (SEND, RECEIVE),
-    "rank": _is_unsigned(16),
+    "rank": lambda value: type(value) is int and 0 <= value <= RANK_MAX,
     "kind": lambda value: value is None or value in _KIND_NAMES,
     "flags": _is_unsigned(16),
     "epoch": _is_unsigned(64),

@@ -36,5 +36,5 @@ STRING_CHARACTERS_MAX: Final = 256
 # M3.
 DIMENSIONS_MAX: Final = 4
 
-# S13: the tape stores a rank in 16 bits; the last value is a peer that was never identified.
-RANK_UNKNOWN: Final = 65_535
+# S13: the tape stores a rank in 16 bits.
+RANK_MAX: Final = 65_535

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from math import prod
 from typing import Any, ClassVar, Final, Self, TypeAlias, TypeGuard
 
-from errors import ContractError
-from wire.canonical import JsonObject, JsonValue, decode_canonical, encode_canonical
+from errors import ContractError, MisuseError, ProtocolError
+from wire.canonical import JsonObject, JsonValue, decode_canonical, encode_canonical, spelled
 from wire.frame import Kind
 from wire.limits import DIMENSIONS_MAX, STRING_CHARACTERS_MAX
 
@@ -202,14 +202,11 @@ class Tensor(Metadata):
 
 
 @dataclass(frozen=True)
-class Result(Metadata):
-    dtype: str
-    phase: str
-    rank: int
+class Result(Tensor):
+    """RESULT: a tensor that may be empty, with the program's report."""
+
     report: JsonObject | None
-    shape: tuple[int, ...]
     step: int
-    tensor: str
 
     RULES: ClassVar[dict[str, Rule]] = {
         **Tensor.RULES,
@@ -217,14 +214,6 @@ class Result(Metadata):
         "shape": _SHAPE_OR_EMPTY,
         "step": _COUNT,
     }
-
-    @classmethod
-    def _from_object(cls, value: dict[str, Any]) -> Self:
-        return cls(**{**value, "shape": tuple(value["shape"])})
-
-    @property
-    def payload_bytes(self) -> int:
-        return payload_bytes(self.shape, self.dtype)
 
 
 RECORDS: Final[dict[Kind, type[Metadata]]] = {
@@ -246,6 +235,11 @@ def parse(kind: Kind, data: bytes) -> Metadata:
     return RECORDS[kind].parse(data)
 
 
+def parse_tensor(kind: Kind, data: bytes) -> Tensor:
+    """As `parse`, for a kind that carries a tensor."""
+    return (Result if kind is Kind.RESULT else Tensor).parse(data)
+
+
 def payload_bytes(shape: tuple[int, ...], dtype: str) -> int:
     """M3: elements times element size, as an exact integer."""
     return prod(shape) * ITEM_BYTES[dtype]
@@ -258,18 +252,23 @@ def demand(received: bytes, agreed: bytes) -> None:
     """
     if received == agreed:
         return
-    theirs, ours = decode_canonical(received), decode_canonical(agreed)
+    try:
+        ours = decode_canonical(agreed)
+    except ProtocolError as error:
+        raise MisuseError(f"the agreed metadata is not canonical: {error.message}") from error
+    theirs = decode_canonical(received)
     for key in sorted(theirs.keys() | ours.keys()):
         if key not in theirs:
             raise _difference(key, "nothing", _shown(ours[key]))
         if key not in ours:
             raise _difference(key, _shown(theirs[key]), "no such key")
-        if theirs[key] != ours[key] or type(theirs[key]) is not type(ours[key]):
+        # Spelled, because 1 == True in Python and not on the wire.
+        if spelled(theirs[key]) != spelled(ours[key]):
             raise _difference(key, _shown(theirs[key]), _shown(ours[key]))
 
 
 def _shown(value: JsonValue) -> str:
-    text = encode_canonical({"": value})[4:-1].decode("ascii")
+    text = spelled(value)
     if len(text) <= _SHOWN_CHARACTERS_MAX:
         return text
     return f"{text[:_SHOWN_CHARACTERS_MAX]}... ({len(text)} characters)"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from errors import MisuseError
 from wire.canonical import decode_canonical
 from wire.frame import TENSOR_KINDS, Buffer, Header, Side
 from wire.ledger import RECEIVE, SEND, Entry, Totals
@@ -26,17 +27,17 @@ RECENT_ENTRIES_MAX: Final = 512
 class Record(NamedTuple):
     """One frame, or one failed wait, as the connection saw it.
 
-    header: None where none was complete. metadata: None unless the frame passed F7. payload: None
-    when bytes are not kept. raw: the bytes of a frame that did not pass F7, else None.
+    header: None where none was read. metadata: None unless the frame passed F7. payload: empty when
+    bytes are not kept. raw: the bytes of a frame that did not pass F7, else None.
     """
 
     sender: Side
-    rank: int | None
+    rank: int
     state: State
     phase: str
     header: Header | None
     metadata: bytes | None
-    payload: Buffer | None
+    payload: Buffer
     error: str | None
     raw: bytes | None
 
@@ -80,7 +81,9 @@ class Recorder:
     def entries(self) -> list[Entry]:
         """The ledger's entries; without kept bytes the recent ones, and no payload digests."""
         first = self.frames - len(self._records)
-        return [_entry(first + at, record) for at, record in enumerate(self._records)]
+        return [
+            _entry(first + at, record, self.keep_bytes) for at, record in enumerate(self._records)
+        ]
 
     def ledger(self) -> bytes:
         """The ledger file of the run."""
@@ -88,6 +91,8 @@ class Recorder:
 
     def tape(self) -> bytes:
         """The tape file of the run; only with kept bytes."""
+        if not self.keep_bytes:
+            raise MisuseError("a recorder without kept bytes has no tape")
         return write_tape(self._tape_records())
 
     def _tape_records(self) -> Iterator[TapeRecord]:
@@ -100,21 +105,21 @@ def _raw(record: Record) -> bytes:
         return record.raw
     if record.header is None:
         return b""
-    return b"".join((record.header.to_bytes(), record.metadata or b"", record.payload or b""))
+    return b"".join((record.header.to_bytes(), record.metadata or b"", record.payload))
 
 
-def _entry(index: int, record: Record) -> Entry:
+def _entry(index: int, record: Record, keep_bytes: bool) -> Entry:
     header = record.header
     is_tensor = header is not None and header.kind in TENSOR_KINDS
     tensor, shape = _tensor(record.metadata) if is_tensor and record.metadata else (None, None)
     digest = None
-    if is_tensor and record.error is None and record.payload is not None:
+    if is_tensor and record.error is None and keep_bytes:
         digest = sha256(record.payload).hexdigest()
     return Entry(
         index=index,
         direction=SEND if record.sender is Side.COORDINATOR else RECEIVE,
         rank=record.rank,
-        kind=None if header is None else header.kind_name,
+        kind=None if header is None else header.kind.name,
         flags=None if header is None else header.flags,
         epoch=None if header is None else header.epoch,
         sequence=None if header is None else header.sequence,

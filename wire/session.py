@@ -206,19 +206,18 @@ class Session:
 
         ContractError epoch, sequence, kind or fence; then the session has not changed.
         """
-        epoch, state = header.epoch, self.state
-        if epoch != self.epoch or state is State.GREETED:
-            if state is not State.GREETED or sender is not Side.COORDINATOR:
-                if epoch != self.epoch:
-                    raise _differs("epoch", epoch, self.epoch)
-            elif epoch < 1:
-                raise ContractError("epoch", "received 0 in ACK, agreed at least 1")
+        epoch = header.epoch
+        if self.state is State.GREETED and sender is Side.COORDINATOR:
+            if epoch < 1:
+                raise ContractError("epoch", "received first epoch 0, agreed at least 1")
+        elif epoch != self.epoch:
+            raise _differs("epoch", epoch, self.epoch)
         sequence = self._sequences[sender]
         if header.sequence != sequence:
             raise _differs("sequence", header.sequence, sequence)
         transition = self._transition(sender, header.kind, header.flags)
         if transition is None:
-            raise self._illegal(sender, Kind(header.kind), header.flags)
+            raise self._illegal(sender, header.kind, header.flags)
         self.epoch = epoch
         self._take(sender, sequence, transition)
 
@@ -229,7 +228,7 @@ class Session:
         """
         transition = self._transition(sender, kind, flags)
         if transition is None:
-            raise MisuseError(f"{self._illegal(sender, kind, flags).message}")
+            raise MisuseError(self._illegal(sender, kind, flags).message)
         if kind is Kind.ACK:
             if self._first_epoch is None:
                 raise MisuseError("adopt_epoch must be called before ACK is sent")

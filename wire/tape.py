@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from errors import EvidenceError, MisuseError
 from wire.frame import Side
-from wire.limits import HEADER_BYTES, METADATA_BYTES_MAX, PAYLOAD_BYTES_MAX, RANK_UNKNOWN
+from wire.limits import HEADER_BYTES, METADATA_BYTES_MAX, PAYLOAD_BYTES_MAX, RANK_MAX
 
 TAPE_MAGIC: Final = b"RKPTAPE1"
 RAW_BYTES_MAX: Final = HEADER_BYTES + METADATA_BYTES_MAX + PAYLOAD_BYTES_MAX
@@ -17,10 +17,10 @@ _SENDERS: Final = (Side.COORDINATOR, Side.WORKER)
 
 
 class TapeRecord(NamedTuple):
-    """One frame as it travelled. rank: None for a peer that was never identified."""
+    """One frame, or what there was of it, as it travelled. rank: the worker's."""
 
     sender: Side
-    rank: int | None
+    rank: int
     raw: bytes
 
 
@@ -28,10 +28,9 @@ def write_tape(records: Iterable[TapeRecord]) -> bytes:
     """The bytes of a tape; MisuseError on a rank or a length that S13 cannot hold."""
     parts = [TAPE_MAGIC]
     for sender, rank, raw in records:
-        if (rank is not None and not 0 <= rank < RANK_UNKNOWN) or len(raw) > RAW_BYTES_MAX:
+        if not 0 <= rank <= RANK_MAX or len(raw) > RAW_BYTES_MAX:
             raise MisuseError(f"a tape cannot hold {len(raw)} bytes of rank {rank}")
-        number = RANK_UNKNOWN if rank is None else rank
-        parts.append(_HEAD.pack(_SENDERS.index(sender), number, len(raw)))
+        parts.append(_HEAD.pack(_SENDERS.index(sender), rank, len(raw)))
         parts.append(raw)
     return b"".join(parts)
 
@@ -54,6 +53,5 @@ def read_tape(data: bytes) -> list[TapeRecord]:
         if size > RAW_BYTES_MAX or size > len(data) - start:
             raise EvidenceError("tape", f"record {len(records)}: {size} bytes: more than there are")
         at = start + size
-        known = None if rank == RANK_UNKNOWN else rank
-        records.append(TapeRecord(_SENDERS[direction], known, data[start:at]))
+        records.append(TapeRecord(_SENDERS[direction], rank, data[start:at]))
     return records
