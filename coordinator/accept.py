@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from coordinator.processes import WorkerExit
 from errors import ContractError, DeadlineError, PeerError, ProtocolError
 from wire.connection import Connection
-from wire.frame import FrameReader, Kind, Side
+from wire.frame import Kind, Side
+from wire.frame_reader import FrameReader
 from wire.recorder import Recorder
 from wire.limits import READ_BYTES
 from wire.link import Link

@@ -16,8 +16,9 @@ from coordinator.accept import Accepted, Acceptor
 from coordinator.processes import Launcher, WorkerExit, Workers
 from errors import MisuseError, TPError
 from manifest.run_manifest import RunManifest
+from wire.address import parse_address
 from wire.recorder import Recorder
-from wire.socket_pipe import Listener, parse_address
+from wire.socket_pipe import Listener
 
 
 class LocalRanks:

@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Final
 
 from errors import ContractError, DeadlineError, MisuseError, PeerError, ProtocolError
-from wire.frame import TENSOR_KINDS, Buffer, Frame, FrameReader, Kind, Side, encode
+from wire.frame import TENSOR_KINDS, Buffer, Frame, Kind, Side, encode
+from wire.frame_reader import FrameReader
 from wire.metadata import demand, parse_tensor
 from wire.recorder import Record, Recorder
 from wire.session import HELLO_PHASE, Session, State

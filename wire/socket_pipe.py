@@ -8,79 +8,36 @@ binds a loopback address or a Unix socket path and nothing else (S11).
 from __future__ import annotations
 
 import errno
-import ipaddress
 import os
 import select
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from errors import ConfigError, DeadlineError, MisuseError
+from wire.address import Address
 from wire.frame import Buffer
 from wire.link import Pipe
 
-# sockaddr_un holds 108 bytes, the last one NUL.
-UNIX_PATH_BYTES_MAX: Final = 107
 # All ranks of one run connect at about the same time.
 _BACKLOG: Final = 64
 # A worker may start before its coordinator listens; this often is neither slow nor a busy loop.
 _RETRY_SECONDS: Final = 0.02
 # What connecting meets before the listener is there, or while its backlog is full.
 _NOT_YET: Final = frozenset(
-    {errno.ECONNREFUSED, errno.ENOENT, errno.EAGAIN, errno.ECONNRESET, errno.EINTR}
+    {
+        errno.EADDRNOTAVAIL,
+        errno.EAGAIN,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.EINTR,
+        errno.ENOENT,
+        errno.ETIMEDOUT,
+    }
 )
 _POLL_SECONDS_MAX: Final = 3600.0
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where a coordinator listens: a numeric host and a port, or the path of a Unix socket."""
-
-    host: str | None
-    port: int
-    path: str | None
-
-    def __str__(self) -> str:
-        if self.path is not None:
-            return f"unix:{self.path}"
-        return (
-            f"tcp:[{self.host}]:{self.port}"
-            if ":" in str(self.host)
-            else f"tcp:{self.host}:{self.port}"
-        )
-
-
-def parse_address(text: str, field: str = "connect") -> Address:
-    """`HOST:PORT`, `tcp:HOST:PORT` or `unix:PATH`; ConfigError naming `field` otherwise.
-
-    HOST is numeric or `localhost`: looking a name up could block past any deadline. With field
-    `listen` the port may be 0 (any free port).
-    """
-    if text.startswith("unix:"):
-        path = text.removeprefix("unix:")
-        size = len(os.fsencode(path))
-        if size == 0 or "\0" in path:
-            raise ConfigError.single(field, text, "must name a path after unix:")
-        if size > UNIX_PATH_BYTES_MAX:
-            rule = f"the path has {size} bytes, a Unix socket allows {UNIX_PATH_BYTES_MAX}"
-            raise ConfigError.single(field, text, rule)
-        return Address(None, 0, path)
-    host, _, port_text = text.removeprefix("tcp:").rpartition(":")
-    host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        rule = "must be HOST:PORT, tcp:HOST:PORT or unix:PATH, HOST numeric or localhost"
-        raise ConfigError.single(field, text, rule) from None
-    port_min = 0 if field == "listen" else 1
-    if not (
-        port_text.isascii() and port_text.isdigit() and port_min <= int(port_text[:6]) <= 65535
-    ):
-        raise ConfigError.single(field, text, f"the port must be from {port_min} to 65535")
-    return Address(host, int(port_text), None)
 
 
 class SocketPipe(Pipe):
@@ -159,7 +116,7 @@ class Listener:
     def __init__(self, address: Address) -> None:
         """ConfigError listen: not loopback, in use, or not permitted."""
         self._inode: tuple[int, int] | None = None
-        if address.path is None and not ipaddress.ip_address(str(address.host)).is_loopback:
+        if not address.is_local:
             rule = "must be a loopback address or unix:PATH; frames carry no authentication"
             raise ConfigError.single("listen", address, rule)
         self._socket = socket.socket(_family(address), socket.SOCK_STREAM)
@@ -176,10 +133,10 @@ class Listener:
         self._path = address.path
         if address.path is None:
             if address.port:
-                # A port in TIME_WAIT after the last run is free; one with a listener still is not.
+                # A port in TIME_WAIT after the last run is free; one with a listener is not.
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((address.host, address.port))
-            self.address = Address(address.host, self._socket.getsockname()[1], None)
+            self.address = Address(address.host, self._socket.getsockname()[1])
             return
         self._socket.bind(address.path)
         status = Path(address.path).stat()
@@ -226,15 +183,17 @@ class Listener:
 def connect(address: Address, deadline: float) -> SocketPipe:
     """Connect, again and again until a listener is there; DeadlineError handshake.
 
-    ConfigError connect when the address can never work (permission, not a socket).
+    ConfigError connect when the address can never work (port 0, permission, not a socket).
     """
+    if address.path is None and address.port == 0:
+        raise ConfigError.single("connect", address, "the port must be from 1")
     while True:
         stream = socket.socket(_family(address), socket.SOCK_STREAM)
         code = _try_connect(stream, address, deadline)
         if code == 0:
             return SocketPipe(stream)
         stream.close()
-        if code not in _NOT_YET and code != errno.ETIMEDOUT:
+        if code not in _NOT_YET:
             raise ConfigError.single("connect", address, os.strerror(code))
         remaining = deadline - time.monotonic()
         if remaining <= 0:
@@ -278,7 +237,7 @@ def _try_connect(stream: socket.socket, address: Address, deadline: float) -> in
 def _family(address: Address) -> socket.AddressFamily:
     if address.path is not None:
         return socket.AF_UNIX
-    return socket.AF_INET6 if ":" in str(address.host) else socket.AF_INET
+    return socket.AF_INET6 if ":" in address.host else socket.AF_INET
 
 
 def _bind_rule(error: OSError) -> str:

@@ -19,11 +19,12 @@ from typing import NoReturn
 from errors import ConfigError, ConfigProblem, TPError
 from identity.source import SOURCE_DIGEST
 from model.binding import open_program
+from wire.address import parse_address
 from wire.connection import Connection
 from wire.frame import Side
 from wire.link import Link, Pipe
 from wire.session import Session
-from wire.socket_pipe import connect, parse_address
+from wire.socket_pipe import connect
 from worker.core import WorkerCore
 from worker.hangup import HangupWatch
 
