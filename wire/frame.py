@@ -61,7 +61,7 @@ class Kind(IntEnum):
         return self in TENSOR_KINDS
 
 
-TENSORKIND_OF: Final = frozenset(
+TENSOR_KINDS: Final = frozenset(
     {Kind.WEIGHT, Kind.INPUT, Kind.PARTIAL, Kind.REDUCTION, Kind.RESULT}
 )
 _FROM_WORKER: Final = frozenset({Kind.HELLO, Kind.PARTIAL, Kind.FENCE, Kind.RESULT})
