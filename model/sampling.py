@@ -78,8 +78,9 @@ def sample(
     token_id = _pick(logits, sampling, history)
     if wanted.logprobs is None:
         return SampledToken(request_id, history.length, token_id)
-    chosen, top = _log_probabilities(logits, token_id, wanted.logprobs)
-    return SampledToken(request_id, history.length, token_id, chosen, top)
+    logprobs = _log_softmax(logits)
+    top = _top(logits, logprobs, wanted.logprobs)
+    return SampledToken(request_id, history.length, token_id, float(logprobs[token_id]), top)
 
 
 def score(row: Row, logits: Logits, wanted: Score) -> tuple[ScoredPosition, ...]:
@@ -93,7 +94,7 @@ def score(row: Row, logits: Logits, wanted: Score) -> tuple[ScoredPosition, ...]
     first = len(row.token_ids) - wanted.last
     scored = []
     for offset, token_id in enumerate(row.token_ids[first:]):
-        _, top = _log_probabilities(logits[offset], token_id, wanted.top)
+        top = _top(logits[offset], _log_softmax(logits[offset]), wanted.top)
         position = row.start_position + first + offset
         scored.append(ScoredPosition(row.request_id, position, token_id, top))
     return tuple(scored)
@@ -110,13 +111,17 @@ def _pick(logits: Logits, sampling: Sampling, history: TokenHistory) -> int:
     if sampling.temperature == 0.0:
         # argmax returns the first of equal maxima: the lowest id.
         return int(np.argmax(scores))
-    scores = scores - scores.max()
-    # A tiny temperature sends every score but the best to -inf, which is what it means.
-    with np.errstate(over="ignore", under="ignore"):
-        scores /= sampling.temperature
-        weights = np.exp(scores)
-    kept = _kept_tokens(scores, weights, sampling)
-    return _draw(kept, weights[kept], uniform(sampling.seed, history.length))
+    token_ids: TokenIds = np.arange(scores.size)
+    # Top-k before the exponentials, because it leaves few: the same set as after min-p, for both
+    # keep the best scores and equal scores have equal weights.
+    if 0 < sampling.top_k < scores.size:
+        token_ids = np.sort(_best(scores, sampling.top_k))
+        scores = scores[token_ids]
+    weights = _weights(scores, sampling.temperature)
+    kept = _kept(scores, weights, sampling)
+    if kept is not None:
+        token_ids, weights = token_ids[kept], weights[kept]
+    return _draw(token_ids, weights, uniform(sampling.seed, history.length))
 
 
 def _adjusted(logits: Logits, sampling: Sampling, history: TokenHistory) -> Float64:
@@ -135,13 +140,25 @@ def _adjusted(logits: Logits, sampling: Sampling, history: TokenHistory) -> Floa
     return scores
 
 
-def _kept_tokens(scores: Float64, weights: Float64, sampling: Sampling) -> TokenIds:
-    """Ids that min-p, top-k and top-p leave, ascending. The best weight is exactly 1."""
-    kept: TokenIds = np.flatnonzero(weights >= sampling.min_p)
-    if 0 < sampling.top_k < kept.size:
-        kept = np.sort(kept[_best(scores[kept], sampling.top_k)])
+def _weights(scores: Float64, temperature: float) -> Float64:
+    """exp((score - best score) / temperature), so the best weight is exactly 1."""
+    weights: Float64 = scores - scores.max()
+    # A tiny temperature sends every score but the best to -inf, which is what it means.
+    with np.errstate(over="ignore", under="ignore"):
+        weights /= temperature
+        np.exp(weights, out=weights)
+    return weights
+
+
+def _kept(scores: Float64, weights: Float64, sampling: Sampling) -> TokenIds | None:
+    """Indices that min-p and then top-p leave, ascending; None for all of them."""
+    kept: TokenIds | None = None
+    if sampling.min_p > 0.0:
+        kept = np.flatnonzero(weights >= sampling.min_p)
+        scores, weights = scores[kept], weights[kept]
     if sampling.top_p < 1.0:
-        kept = np.sort(kept[_nucleus(scores[kept], weights[kept], sampling.top_p)])
+        nucleus = np.sort(_nucleus(scores, weights, sampling.top_p))
+        kept = nucleus if kept is None else kept[nucleus]
     return kept
 
 
@@ -169,22 +186,24 @@ def _nucleus(scores: Float64, weights: Float64, top_p: float) -> TokenIds:
         count = min(8 * count, scores.size)
 
 
-def _draw(kept: TokenIds, weights: Float64, point: float) -> int:
+def _draw(token_ids: TokenIds, weights: Float64, point: float) -> int:
     """The token whose share of [0, 1) holds `point`; shares lie in order of ids."""
     reached = np.cumsum(weights)
     index = int(np.searchsorted(reached, point * reached[-1], side="right"))
     # Rounding may put the point on the very end; the last token with a weight takes it.
     last = int(np.flatnonzero(weights)[-1])
-    return int(kept[min(index, last)])
+    return int(token_ids[min(index, last)])
 
 
-def _log_probabilities(
-    logits: Logits, token_id: int, count: int
-) -> tuple[float, tuple[TokenLogprob, ...]]:
-    """log softmax at `token_id`, and the `count` highest, ties by lower id."""
+def _log_softmax(logits: Logits) -> Float64:
     values: Float64 = logits.astype(np.float64)
     values -= values.max()
     with np.errstate(under="ignore"):
         values -= np.log(np.exp(values).sum())
-    top = tuple(TokenLogprob(int(i), float(values[i])) for i in _best(values, count))
-    return float(values[token_id]), top
+    return values
+
+
+def _top(logits: Logits, logprobs: Float64, count: int) -> tuple[TokenLogprob, ...]:
+    """The `count` most likely tokens. Ranked by logits: the subtraction may round two into one."""
+    best = _best(logits.astype(np.float64), count)
+    return tuple(TokenLogprob(int(i), float(logprobs[i])) for i in best)
