@@ -23,6 +23,10 @@ _ENCODER: Final = json.JSONEncoder(
 _INTEGER_DIGITS: Final = len(str(-INTEGER_MAX))
 # A string that never ends matches up to the end: a hostile text costs one pass, not one per quote.
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)
+# A pair of surrogates, or else half of one (the group), or else any other escape.
+_ESCAPE: Final = re.compile(
+    rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F])|.)", re.DOTALL
+)
 _INNERMOST: Final = re.compile(rb"\[[^\[\]{}]*\]|\{[^\[\]{}]*\}")
 _BRACKET: Final = re.compile(rb"[\[\]{}]")
 
@@ -46,9 +50,8 @@ def decode_canonical(data: bytes) -> dict[str, JsonValue]:
     """The object that canonical `data` spells; ProtocolError malformed or not_canonical."""
     try:
         _demand_shallow(data)
+        _demand_whole_characters(data)
         value = _DECODER.decode(data.decode("ascii"))
-        if b"\\u" in data:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except ValueError as error:
         raise ProtocolError("malformed", f"metadata breaks M1: {error}") from None
     if type(value) is not dict:
@@ -67,6 +70,12 @@ def _demand_shallow(data: bytes) -> None:
             break
     if _BRACKET.search(brackets):
         raise _BrokenRuleError(f"brackets are unbalanced or nested more than {NESTING_MAX} deep")
+
+
+def _demand_whole_characters(data: bytes) -> None:
+    """Refuse lone surrogates, which are no characters and have no UTF-8 spelling."""
+    if b"\\u" in data and any(match[1] for match in _ESCAPE.finditer(data)):
+        raise _BrokenRuleError("a string holds a lone surrogate")
 
 
 def _parse_integer(digits: str) -> int:

@@ -63,13 +63,6 @@ class FrameReader:
         """The stream has ended at a frame boundary and every frame was taken."""
         return self._ended and not self._buffer and self._failure is None
 
-    def bytes_wanted(self) -> int:
-        """How many more bytes the current frame is known to need."""
-        if self.header is None:
-            return max(0, HEADER_BYTES - len(self._buffer))
-        end = HEADER_BYTES + self.header.metadata_bytes + self.header.payload_bytes
-        return max(0, end - len(self._buffer) - self._filled)
-
     def raw(self) -> bytes:
         """The bytes of the refused frame (S13), or those that have arrived of the current one."""
         if self._failure is not None:

@@ -193,14 +193,6 @@ class Session:
             raise MisuseError(f"first epoch {first_epoch} in state {self.state.name}")
         self._first_epoch = first_epoch
 
-    def next_sequence(self, sender: Side) -> int:
-        """The sequence number of the next frame in that direction (S4)."""
-        return self._sequences[sender]
-
-    def may_send(self, side: Side) -> bool:
-        """Whether it is this side's turn."""
-        return self.state is not State.CLOSED and TABLE[self.state].sender is side
-
     def check_and_advance(self, sender: Side, header: Header) -> None:
         """Judge a frame that was read (S5: epoch, sequence, kind) and take its transition.
 
