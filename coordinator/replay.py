@@ -1,0 +1,34 @@
+"""`replay DIR`: one side of a recorded run again, fed from the tape, compared byte for byte.
+
+Nothing is started and no socket is opened.
+"""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from coordinator.options import ReplayOptions
+from coordinator.recording import read_recording
+from coordinator.replay_coordinator import replay_coordinator
+from coordinator.replay_result import render_replay
+from coordinator.replay_worker import WorkerFactory, replay_worker
+from coordinator.terminal import Style
+
+
+def show_replay(
+    options: ReplayOptions, open_worker: WorkerFactory, output: TextIO, style: Style
+) -> int:
+    """Writes the verdict; returns the exit code: 0 identical, 1 not.
+
+    open_worker: a fresh worker of a rank, bound to a model. Raises ConfigError for a broken folder.
+    """
+    recording = read_recording(options.directory)
+    which = "all ranks" if options.rank is None else f"rank {options.rank}"
+    if options.role == "worker":
+        result = replay_worker(recording, options.rank, open_worker)
+        who = f"the workers, {which}" if options.rank is None else f"the worker of {which}"
+    else:
+        result = replay_coordinator(recording, options.rank)
+        who = f"the coordinator, {which}"
+    output.write(render_replay(result, who, style))
+    return 0 if result.difference is None else 1
