@@ -8,11 +8,13 @@ from typing import Any
 
 MAX_DEPTH = 8
 INTEGER_LIMIT = 2**53
-# Far above any file of a valid package, far below what would hurt: 4 MiB of "{}," is a million objects.
+# Far above any file of a valid package, far below what would hurt: 4 MiB of "{}," is a million
+# objects.
 MAX_VALUES = 100_000
 
 # An escaped pair is one token, so that a quote behind a backslash doesn't end its string.
 _STRUCTURE = re.compile(r"\\.|[\"\[\]{},]", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _MAX_INTEGER_CHARS = len(str(-INTEGER_LIMIT))
 
 
@@ -35,14 +37,15 @@ def decode_object(data: bytes) -> dict[str, Any]:
     """The object that `data` spells canonically.
 
     Raises:
-        CanonicalError: `protocol.malformed` where the bytes are not JSON, not an object, or break a rule of
-            type, range or depth; `protocol.not_canonical` where the same value has another spelling.
+        CanonicalError: `protocol.malformed` where the bytes are not JSON, not an object, or break a
+            rule of type, range or depth; `protocol.not_canonical` where the spelling is another.
     """
     try:
         text = data.decode("ascii")
     except UnicodeDecodeError as error:
         raise _malformed(f"byte {error.start} is not ASCII") from None
     _bound_structure(text)
+    _refuse_lone_surrogates(text)
     duplicates: list[str] = []
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -73,7 +76,7 @@ def decode_object(data: bytes) -> dict[str, Any]:
 
 
 def _bound_structure(text: str) -> None:
-    """Refuses deep or huge structures by counting brackets and commas, before the parser builds them."""
+    """Refuses deep or huge structures by their brackets and commas, before any is built."""
     depth = values = 0
     in_string = False
     for match in _STRUCTURE.finditer(text):
@@ -91,6 +94,19 @@ def _bound_structure(text: str) -> None:
         values += 1
         if values > MAX_VALUES:
             raise _malformed(f"more than {MAX_VALUES} values")
+
+
+def _refuse_lone_surrogates(text: str) -> None:
+    """Looks at the escapes as spelled, so that a value that a duplicate key replaces counts too."""
+    high_ends_at = -1
+    for match in _ESCAPE.finditer(text):
+        unit = int(match[1] or "0", 16)
+        waiting, low = high_ends_at >= 0, 0xDC00 <= unit < 0xE000
+        if waiting != low or (waiting and high_ends_at != match.start()):
+            raise _malformed("a string has a lone surrogate")
+        high_ends_at = match.end() if 0xD800 <= unit < 0xDC00 else -1
+    if high_ends_at >= 0:
+        raise _malformed("a string has a lone surrogate")
 
 
 def _integer(text: str) -> int:

@@ -15,6 +15,8 @@ NAMESPACE = "http://www.w3.org/2000/svg"
 WIDTH, HEIGHT = "960", "900"
 TAGS = {"case": "circle", "fault": "rect", "bytes": "rect", "formula": "line"}
 MAX_DEPTH = 32
+# A valid figure has 336 checked elements and no fault.
+MAX_FOUND = 2_000
 _ACTIVE = frozenset({"script", "a", "image", "use", "foreignObject", "iframe", "set"})
 _BYTES_FULL_SCALE = 29_184
 
@@ -23,7 +25,7 @@ Attributes = dict[str, str]
 
 @dataclass(frozen=True)
 class Element:
-    """A checked element: its tag and attributes, and whether it or an ancestor has a `transform`."""
+    """A checked element, and whether a `transform` stands on it or above it."""
 
     tag: str
     attributes: Attributes
@@ -48,7 +50,7 @@ def problems(
     payload_bytes: Mapping[tuple[int, int, int], int],
     formula: Mapping[tuple[int, int, int], int],
 ) -> Iterator[str]:
-    """What is wrong with the figure, given the case records and, by (ranks, batch, sequence), payload bytes."""
+    """What is wrong with the figure; payload bytes are by (ranks, batch, sequence)."""
     try:
         drawing = parse(data)
     except FigureError as error:
@@ -76,6 +78,8 @@ def parse(data: bytes) -> Drawing:
         if not open_transforms:
             drawing.faults.extend(_root_faults(namespace, tag, attributes))
         drawing.faults.extend(_active_faults(tag, attributes))
+        if len(drawing.faults) + sum(map(len, drawing.elements.values())) > MAX_FOUND:
+            raise FigureError(f"more than {MAX_FOUND} checked elements and faults")
         above = bool(open_transforms) and open_transforms[-1]
         open_transforms.append(above or "transform" in attributes)
         for kind in set(attributes.get("class", "").split()) & TAGS.keys():
@@ -115,7 +119,7 @@ def _root_faults(namespace: str, tag: str, attributes: Attributes) -> Iterator[s
 
 
 def _active_faults(tag: str, attributes: Attributes) -> Iterator[str]:
-    """Script, links, references outside and animation: what could show another picture than the elements."""
+    """What could show another picture than the elements: script, links, references, animation."""
     if tag in _ACTIVE or tag.startswith("animate"):
         yield f"element {shown(tag)} is not allowed"
     for key, value in attributes.items():
@@ -199,7 +203,7 @@ def _identity(attributes: Attributes) -> tuple[str | None, ...]:
 
 
 def _compare(kind: str, tag: str, got: list[Element], wanted: list[Attributes]) -> Iterator[str]:
-    """Exactly one element for each wanted one, with these attributes among its own, and no others."""
+    """Exactly one element for each wanted one, with these attributes among its own."""
     open_elements = {_identity(each): each for each in wanted}
     for element in got:
         name = shown(" ".join(each for each in _identity(element.attributes) if each), 80)

@@ -1,4 +1,4 @@
-"""Findings: what a check reports, collected with a bound so that a hostile package can't fill memory."""
+"""Findings: what a check reports, collected within a bound."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Finding:
 
 
 class Findings:
-    """Collects findings and counts what was checked; beyond a bound per code and case only counts."""
+    """Collects findings, beyond a bound per code and case only their number."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str | None], list[Finding]] = {}
@@ -71,7 +71,7 @@ def printable(text: str) -> str:
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """A short form of an untrusted value for a message; never builds a long text from a big value."""
+    """A short form of an untrusted value for a message, without building a long one first."""
     if isinstance(value, str):
         return repr(value if len(value) <= limit else value[:limit] + "...")
     if isinstance(value, bytes):

@@ -57,8 +57,9 @@ class Header:
 class Reading:
     """What a reader makes of the bytes that one frame's turn has brought.
 
-    `error` is the code of F7 or F8, or None. `header` is there when 36 bytes passed as a header, `metadata`
-    when it was canonical, `payload` when the body is complete; `consumed` is how many bytes were used.
+    `error` is the code of F7 or F8, or None. `header` is there when F7 steps 1 to 3 passed,
+    `metadata` when all of F7 passed, `payload` when the body is complete; `consumed` is how many
+    bytes were used.
     """
 
     error: str | None
@@ -85,9 +86,9 @@ def read_frame(data: bytes) -> Reading:
     """Reads one frame from a stream that holds `data` and then ends (F7, F8)."""
     if not data:
         return Reading("protocol.closed", None, None, b"", 0)
-    start = data[: len(MAGIC)]
-    if start != MAGIC[: len(start)]:
-        return Reading("protocol.magic", None, None, b"", min(len(data), HEADER.size))
+    for at, (got, wanted) in enumerate(zip(data, MAGIC, strict=False)):
+        if got != wanted:
+            return Reading("protocol.magic", None, None, b"", at + 1)
     if len(data) < HEADER.size:
         return Reading("protocol.truncated", None, None, b"", len(data))
     error, header = _read_header(data)
@@ -151,7 +152,7 @@ def read_tape(data: bytes) -> list[Record]:
     """The records of a tape.
 
     Raises:
-        TapeError: wrong magic, a direction or length that can't be, a cut record, or too many records.
+        TapeError: wrong magic, impossible direction or length, a cut record, too many records.
     """
     if not data.startswith(TAPE_MAGIC):
         raise TapeError("the tape does not start with RKPTAPE1")
@@ -167,7 +168,9 @@ def read_tape(data: bytes) -> list[Record]:
         if direction >= len(DIRECTIONS):
             raise TapeError(f"record {len(records)}: direction {direction}")
         if size > len(data) - at:
-            raise TapeError(f"record {len(records)} announces {size} bytes, {len(data) - at} are left")
+            raise TapeError(
+                f"record {len(records)} announces {size} bytes, {len(data) - at} are left"
+            )
         records.append(Record(DIRECTIONS[direction], rank, data[at : at + size]))
         at += size
     return records

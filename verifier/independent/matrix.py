@@ -17,7 +17,7 @@ EPOCH = 1
 
 @dataclass(frozen=True)
 class FaultKind:
-    """One row of the fault table: the code it ends with, and whether the last frame of the phase is missing."""
+    """A row of the fault table: its code, and whether the phase's last frame is the one missing."""
 
     code: str
     at_last_frame: bool = False

@@ -59,8 +59,8 @@ def path_fault(path: str) -> str | None:
 class Package:
     """The regular files below a directory.
 
-    Files are read when asked for and not kept, so memory is bounded by the largest file. The digest of the
-    first reading is kept; a file that changes between two readings is `Unreadable`.
+    Files are read when asked for and not kept, so memory is bounded by the largest file. The digest
+    of the first reading is kept; a file that changes between two readings is `Unreadable`.
     """
 
     def __init__(self, root: Path) -> None:
@@ -70,7 +70,7 @@ class Package:
         self._digests: dict[str, Digest] = {}
 
     def scan(self) -> None:
-        """Lists the package into `sizes`; what is no regular file within the limits, into `problems`."""
+        """Lists the package in `sizes`; what is no regular file within limits, in `problems`."""
         seen = 0
         directories = [""]
         while directories:
@@ -89,7 +89,7 @@ class Package:
                 self.problems.append(f"{shown(directory)}: {error.strerror}")
 
     def _list(self, path: str, entry: os.DirEntry[str]) -> bool:
-        """Takes one entry; true for a directory to walk. Only `cases/<case>` is walked, so depth is bounded."""
+        """Takes one entry; true for a directory to walk, which only `cases/<case>` is."""
         mode = entry.stat(follow_symlinks=False)
         if stat.S_ISDIR(mode.st_mode):
             parts = path.split("/")
@@ -108,7 +108,7 @@ class Package:
         """The bytes of a file.
 
         Raises:
-            Unreadable: missing, no regular file, larger than the limit, or changed since the first reading.
+            Unreadable: missing, no regular file, too large, or changed since it was first read.
         """
         if path not in self.sizes:
             raise Unreadable(f"{shown(path)} is missing or can't be used")
@@ -119,14 +119,14 @@ class Package:
         return data
 
     def digest(self, path: str) -> Digest:
-        """Size and SHA-256 of a file, read at most once for it. Raises `Unreadable` as `read` does."""
+        """Size and SHA-256 of a file, read once at most. Raises `Unreadable` as `read` does."""
         if path not in self._digests:
             self.read(path)
         return self._digests[path]
 
 
 def read_regular(path: Path) -> bytes:
-    """Reads a regular file of at most MAX_FILE_BYTES without following a link or waiting on a FIFO."""
+    """Reads a regular file within MAX_FILE_BYTES, following no link and waiting on no FIFO."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(handle, "rb") as file:

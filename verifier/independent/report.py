@@ -24,7 +24,7 @@ class ReportError(ValueError):
 def problems(
     data: bytes, totals: Mapping[str, Any], records: Iterable[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """What is wrong with the report's two tables, given the recomputed summary and the case records."""
+    """What is wrong with the report's two tables, given recomputed summary and records."""
     try:
         lines = _lines(data)
         yield from _compare("Numbers", _section(lines, "## Numbers"), _numbers(totals))
@@ -43,17 +43,13 @@ def _lines(data: bytes) -> list[str]:
 
 
 def _section(lines: list[str], title: str) -> list[str]:
-    """The lines that are not blank between the heading, which must stand exactly once, and the next one."""
+    """The lines below a heading, which must stand exactly once, without blank ends."""
     starts = [number for number, line in enumerate(lines) if line == title]
     if len(starts) != 1:
         raise ReportError(f"section {title!r} stands {len(starts)} times")
-    found = []
-    for line in lines[starts[0] + 1 :]:
-        if line.startswith("## "):
-            break
-        if line:
-            found.append(line)
-    return found
+    body = lines[starts[0] + 1 :]
+    end = next((at for at, line in enumerate(body) if line.startswith("## ")), len(body))
+    return "\n".join(body[:end]).strip("\n").split("\n")
 
 
 def _numbers(totals: Mapping[str, Any]) -> list[str]:
@@ -81,4 +77,4 @@ def _cases(records: Iterable[Mapping[str, Any]]) -> list[str]:
 def _compare(section: str, got: list[str], wanted: list[str]) -> Iterator[str]:
     for number, (have, want) in enumerate(zip_longest(got, wanted), 1):
         if have != want:
-            yield f"{section}, line {number} of the table is {shown(have, 120)}, not {shown(want, 120)}"
+            yield f"{section}, table line {number}: {shown(have, 120)}, not {shown(want, 120)}"

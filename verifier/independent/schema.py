@@ -1,4 +1,4 @@
-"""Keys and types of the package's JSON (evidence.md E1, E4, E5): rules as data, and one function to apply them."""
+"""Keys and types of the package's JSON (evidence.md E1, E4, E5): rules as data."""
 
 from __future__ import annotations
 

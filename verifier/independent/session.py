@@ -1,4 +1,4 @@
-"""One session between the coordinator and a worker (session.md S1, S3, S4, S10), replayed from a tape."""
+"""One session between the coordinator and a worker (session.md S1, S3, S4, S10)."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ class Session:
         self._first_epoch = epoch
         self._epoch = 0
         self._at = 0
+        self._started = False
         self._sequences = {"send": 0, "receive": 0}
 
     @property
@@ -64,7 +65,7 @@ class Session:
         if self.state in ("NEW", "GREETED"):
             return "hello"
         if self.state in ("LOADING", "LOAD_OPEN", "FED", "IDLE"):
-            return "load"
+            return "result" if self._started else "load"
         if self.state == "LAST":
             return "result"
         return self._phases[self._at]
@@ -74,7 +75,7 @@ class Session:
         return self._sequences[direction]
 
     def judge(self, direction: str, header: Header) -> str | None:
-        """The code with which a frame is refused by epoch, sequence or state, in this order (S5), or None."""
+        """The code that refuses a frame for epoch, sequence or state, in this order (S5)."""
         if header.epoch != self.epoch:
             return "contract.epoch"
         if header.sequence != self._sequences[direction]:
@@ -95,6 +96,7 @@ class Session:
         if self.state == "LAST":
             self._epoch += 1
             self._at = 0
+        self._started = self._started or header.kind == "COMMAND"
         self.state = following
 
     def _next_state(self, direction: str, header: Header) -> str | None:

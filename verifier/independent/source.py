@@ -18,7 +18,7 @@ def source_digest(files: Mapping[str, str]) -> str:
 
 
 def problems(source: Mapping[str, Any], root: Path | None) -> Iterator[str]:
-    """What is wrong with the manifest's `source`; the files themselves are read where `root` is given."""
+    """What is wrong with the manifest's `source`; files are compared where `root` is given."""
     files: Mapping[str, str] = source["files"]
     if not files:
         yield "source names no file"
@@ -40,7 +40,7 @@ def _path_fault(path: str) -> str | None:
 
 
 def _compare(files: Mapping[str, str], root: Path) -> Iterator[str]:
-    """Compares each file. Unlike the package, a source tree may be one of links, as build tools lay it out."""
+    """Compares each file. Unlike a package, a source tree may be one of links, as builds make."""
     for path, wanted in sorted(files.items()):
         try:
             got = hashlib.sha256(read_regular((root / path).resolve())).hexdigest()

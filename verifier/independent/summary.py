@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import canonical
 import matrix
-from evidence import Evidence
+from bundle import Bundle
 
 Record = dict[str, Any]
 
 
-def recompute(evidence: Evidence) -> dict[str, Any]:
+def recompute(bundle: Bundle) -> dict[str, Any]:
     """The summary that the package should have.
 
     Cases of the matrix without a usable record are left out here and are findings of other checks.
     """
-    records = list(evidence.by_name().values())
+    records = list(bundle.by_name().values())
     clean = [each for each in records if each["fault"] is None]
     fault = [each for each in records if each["fault"] is not None]
-    measured = evidence.measured.values()
-    groups = invariance_groups(evidence)
+    measured = bundle.measured.values()
+    groups = invariance_groups(bundle)
     return {
         "schema": "rankproof.evidence.summary/1",
         "cases": {"clean": len(clean), "fault": len(fault), "total": len(records)},
@@ -43,12 +44,12 @@ def recompute(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def invariance_groups(evidence: Evidence) -> list[tuple[str, bool]]:
-    """For each (B, T, S): a name, and whether the `pairwise` outputs of all world sizes are byte-identical."""
+def invariance_groups(bundle: Bundle) -> list[tuple[str, bool]]:
+    """Each (B, T, S), and whether its `pairwise` outputs are equal at all world sizes."""
     groups: dict[tuple[int, int, int], list[bytes | None]] = {}
-    for case in evidence.matrix.values():
+    for case in bundle.matrix.values():
         if case.fault is None and case.sum_order == "pairwise":
-            measured = evidence.measured.get(case.name)
+            measured = bundle.measured.get(case.name)
             outputs = groups.setdefault((case.batch, case.sequence, case.seed), [])
             outputs.append(None if measured is None else measured.output)
     return [
@@ -69,7 +70,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def differences(got: Any, wanted: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The places where two JSON values differ, each with both values; a missing key counts as None."""
+    """Where two JSON values differ, with both values; a missing key counts as None."""
     if isinstance(got, dict) and isinstance(wanted, dict):
         for key in sorted(got.keys() | wanted.keys()):
             inner = f"{path}.{key}" if path else key
@@ -77,7 +78,7 @@ def differences(got: Any, wanted: Any, path: str = "") -> Iterator[tuple[str, An
                 yield inner, got.get(key), wanted.get(key)
             else:
                 yield from differences(got[key], wanted[key], inner)
-    elif type(got) is not type(wanted) or got != wanted:
+    elif canonical.encode(got) != canonical.encode(wanted):
         yield path, got, wanted
 
 
@@ -109,7 +110,7 @@ def _clean_by(clean: Iterable[Record]) -> dict[str, Any]:
 
 
 def _faults(fault: Iterable[Record]) -> dict[str, Any]:
-    """Per fault kind: count, codes, and the outcome. Mixed outcomes are joined, which equals no valid value."""
+    """Per fault kind: count, codes, outcome. Mixed outcomes are joined, which no summary may be."""
     groups: dict[str, list[Record]] = {}
     for each in fault:
         groups.setdefault(each["fault"]["kind"], []).append(each)

@@ -1,4 +1,4 @@
-"""The package as the checks see it: JSON decoded once, what could not be decoded kept as problems."""
+"""The package as the checks see it: JSON decoded once, and what could not be decoded."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Measured:
 
 
 @dataclass
-class Evidence:
+class Bundle:
     """The whole package, and the matrix that it must cover.
 
-    `listed` are the records of `cases.jsonl` in file order, of whatever form; `cases` are those among them
-    with exactly the right keys and types. `manifest` is {} where it has not the right form, `summary` where it
-    is no canonical object. `problems` are the faults of form in these files.
+    `listed` are the records of `cases.jsonl` in file order, of whatever form; `cases` are those
+    among them with exactly the right keys and types. `manifest` is {} where it has not the right
+    form, `summary` where it is no canonical object. `problems` are the faults of form in these.
     """
 
     package: Package
@@ -50,7 +50,7 @@ class Evidence:
         return tuple(sorted({case.ranks for case in self.matrix.values()}))
 
     def by_name(self) -> dict[str, dict[str, Any]]:
-        """The records of the right form by name, cases of the matrix only; the first of each name."""
+        """The records of the right form by name; cases of the matrix only, the first of each."""
         named: dict[str, dict[str, Any]] = {}
         for each in self.cases:
             if each["case"] in self.matrix:
@@ -58,7 +58,7 @@ class Evidence:
         return named
 
     def claims(self) -> dict[str, dict[str, Any]]:
-        """As `by_name`, of whatever form: what the package says of each case, types not yet checked."""
+        """As `by_name`, of whatever form: what the package says of each case, unchecked."""
         named: dict[str, dict[str, Any]] = {}
         for each in self.listed:
             name = each.get("case")
@@ -67,50 +67,50 @@ class Evidence:
         return named
 
 
-def load(package: Package, matrix: Mapping[str, Case], source: Path | None) -> Evidence:
-    """Scans the package and decodes manifest, cases and summary; never raises for what it finds in them."""
+def load(package: Package, matrix: Mapping[str, Case], source: Path | None) -> Bundle:
+    """Scans the package and decodes manifest, cases and summary; their faults never raise."""
     package.scan()
-    evidence = Evidence(package, matrix, source)
-    evidence.manifest = _object(evidence, "manifest.json")
-    rules = schema.manifest_rules(len(matrix), evidence.ranks)
-    problems = list(schema.faults(evidence.manifest, rules)) if evidence.manifest else []
-    evidence.problems.extend(f"manifest.json: {problem}" for problem in problems)
+    bundle = Bundle(package, matrix, source)
+    bundle.manifest = _object(bundle, "manifest.json")
+    rules = schema.manifest_rules(len(matrix), bundle.ranks)
+    problems = list(schema.faults(bundle.manifest, rules)) if bundle.manifest else []
+    bundle.problems.extend(f"manifest.json: {problem}" for problem in problems)
     if problems:
-        evidence.manifest = {}
-    evidence.summary = _object(evidence, "summary.json")
-    _load_cases(evidence)
-    return evidence
+        bundle.manifest = {}
+    bundle.summary = _object(bundle, "summary.json")
+    _load_cases(bundle)
+    return bundle
 
 
-def _object(evidence: Evidence, path: str) -> dict[str, Any]:
+def _object(bundle: Bundle, path: str) -> dict[str, Any]:
     """E1: one canonical object and one line feed; {} with a problem noted where it is not."""
     try:
-        data = evidence.package.read(path)
+        data = bundle.package.read(path)
         if not data.endswith(b"\n"):
             raise ValueError("does not end with a line feed")
         return canonical.decode_object(data[:-1])
     except (Unreadable, ValueError) as error:
-        evidence.problems.append(f"{path}: {error}")
+        bundle.problems.append(f"{path}: {error}")
         return {}
 
 
-def _load_cases(evidence: Evidence) -> None:
+def _load_cases(bundle: Bundle) -> None:
     try:
-        lines = split_lines(evidence.package.read("cases.jsonl"), MAX_FILES)
+        lines = split_lines(bundle.package.read("cases.jsonl"), MAX_FILES)
     except (Unreadable, ValueError) as error:
-        evidence.problems.append(f"cases.jsonl: {error}")
+        bundle.problems.append(f"cases.jsonl: {error}")
         return
     for number, line in enumerate(lines, 1):
         try:
             record = canonical.decode_object(line)
         except canonical.CanonicalError as error:
-            evidence.problems.append(f"cases.jsonl line {number}: {error}")
+            bundle.problems.append(f"cases.jsonl line {number}: {error}")
             continue
-        evidence.listed.append(record)
+        bundle.listed.append(record)
         problems = list(schema.faults(record, schema.case_rules(record)))
-        evidence.problems.extend(f"cases.jsonl line {number}: {each}" for each in problems)
+        bundle.problems.extend(f"cases.jsonl line {number}: {each}" for each in problems)
         if not problems:
-            evidence.cases.append(record)
+            bundle.cases.append(record)
 
 
 def split_lines(data: bytes, limit: int) -> list[bytes]:
@@ -147,6 +147,6 @@ def ledger_lines(data: bytes) -> tuple[list[dict[str, Any] | None], list[str]]:
 
 def difference(what: str, got: Any, wanted: Any) -> str | None:
     """A sentence where a claimed value is not the recomputed one (type included), else None."""
-    if type(got) is type(wanted) and got == wanted:
+    if canonical.encode(got) == canonical.encode(wanted):
         return None
     return f"{what} is {shown(got)}, recomputed {shown(wanted)}"
