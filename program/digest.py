@@ -7,13 +7,15 @@ weights and stages, state, element types, arithmetic. Nothing else is.
 from __future__ import annotations
 
 from program.canonical import canonical_json, digest
-from program.partition import Columns, Replicated, Rows, Sections, ShardRule
+from program.partition import Columns, OnRank, Replicated, Rows, Sections, ShardRule
 from program.spec import ProgramSpec
 
 
 def program_document(spec: ProgramSpec) -> dict[str, object]:
     """The spec as the JSON object of clause P2."""
+    constants = {"constants": dict(spec.constants)} if spec.constants else {}
     return {
+        **constants,
         "arithmetic": spec.arithmetic,
         "artifact_ranks": list(spec.artifact_ranks),
         "folded": spec.folded,
@@ -53,6 +55,8 @@ def _rule(rule: ShardRule) -> list[object]:
     match rule:
         case Replicated():
             return ["replicated"]
+        case OnRank(rank):
+            return ["on_rank", rank]
         case Rows(units):
             return ["rows", units]
         case Columns(units):

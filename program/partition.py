@@ -51,6 +51,13 @@ class Columns:
 
 
 @dataclass(frozen=True)
+class OnRank:
+    """One rank holds the whole tensor, the others none of it (an output head)."""
+
+    rank: int
+
+
+@dataclass(frozen=True)
 class Section:
     """`units` blocks of `unit_size` consecutive rows."""
 
@@ -65,7 +72,7 @@ class Sections:
     sections: tuple[Section, ...]
 
 
-ShardRule = Replicated | Rows | Columns | Sections
+ShardRule = Replicated | Rows | Columns | Sections | OnRank
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,8 @@ def cut(rule: ShardRule, shape: tuple[int, ...], rank: int, world_size: int) -> 
     match rule:
         case Replicated():
             return Cut(None, ())
+        case OnRank(holder):
+            return Cut(0, (IndexRange(0, shape[0] if rank == holder else 0),))
         case Rows(units) | Columns(units):
             axis = 0 if isinstance(rule, Rows) else 1
             unit_size = divide_exactly(shape[axis], units, "units of the axis")

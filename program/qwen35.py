@@ -18,7 +18,7 @@ from math import gcd
 from typing import Final
 
 from errors import ConfigError, ConfigProblem
-from program.partition import Columns, Replicated, Rows, Section, Sections, ShardRule
+from program.partition import Columns, OnRank, Replicated, Rows, Section, Sections, ShardRule
 from program.spec import Dtype, Loading, ProgramSpec, Stage, StateScope, StateSpec, WeightSpec
 
 PRIMARY_RANK: Final = 0
@@ -199,6 +199,14 @@ def qwen35_program(
         state=state_specs(config, local, compute),
         partial_dtype=compute,
         folded=True,
+        constants=(
+            ("num_attention_heads", str(config.num_attention_heads)),
+            ("output_gate", config.output_gate.value),
+            ("rms_norm_eps", config.rms_norm_eps.hex()),
+            ("rope_theta", config.rope_theta.hex()),
+            ("rotary_dim", str(config.rotary_dim)),
+            ("tie_word_embeddings", str(config.tie_word_embeddings)),
+        ),
     )
 
 
@@ -262,7 +270,7 @@ def _weights(config: Qwen35Config, variant: Variant) -> Iterator[WeightSpec]:
         yield from _mlp_weights(config, prefix + "mlp.")
     yield WeightSpec(FINAL_NORM, (hidden,), whole)
     if not config.tie_word_embeddings:
-        yield WeightSpec(HEAD, (vocab, hidden), whole)
+        yield WeightSpec(HEAD, (vocab, hidden), OnRank(PRIMARY_RANK))
 
 
 def _attention_weights(config: Qwen35Config, prefix: str) -> Iterator[WeightSpec]:

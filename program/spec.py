@@ -92,6 +92,7 @@ class ProgramSpec:
     partial_dtype: element type of partials and reductions.
     arithmetic: name of the clauses that fix every rounding (docs/spec/program.md), or "native"
     where results are compared within a tolerance.
+    constants: values of the formulas that no shape shows, by name, spelled exactly.
     """
 
     name: str
@@ -105,6 +106,7 @@ class ProgramSpec:
     partial_dtype: Dtype = Dtype.FLOAT32
     folded: bool = False
     arithmetic: str = "native"
+    constants: tuple[tuple[str, str], ...] = ()
 
     @property
     def phases(self) -> tuple[str, ...]:

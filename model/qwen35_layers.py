@@ -1,0 +1,166 @@
+"""The three sublayers of Qwen3.5 on one rank: gated attention, linear attention, MLP.
+
+Each takes the normalised hidden state [tokens, hidden] of a step and returns this rank's summand of
+the sublayer's output, [tokens, hidden]; the caller sums over ranks and adds the residual. Head
+counts are rank-local. A span is the tokens of one request; state is read and written by span, so
+requests can't meet. It must not know plans, other ranks or how weights are held.
+Formulas: transformers `models/qwen3_5/modeling_qwen3_5.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from model.attention import causal_attention
+from model.gated_delta import (
+    causal_convolution,
+    gated_delta_chunk,
+    gated_delta_step,
+    log_decay,
+)
+from model.ops import Array, gated_rms_norm, l2_norm, rms_norm, sigmoid, silu
+from model.qwen35_weights import AttentionWeights, LinearAttentionWeights, MlpWeights
+from model.rope import rotate
+from model.state import PageTable, RankState
+from program.qwen35 import LocalDimensions, OutputGate, Qwen35Config
+
+
+@dataclass(frozen=True)
+class Span:
+    """Consecutive tokens of one request in a step: at `tokens` of the step's matrix.
+
+    start: position of the first of them in the request.
+    """
+
+    slot: int
+    start: int
+    tokens: slice
+    pages: PageTable
+
+    @property
+    def count(self) -> int:
+        return int(self.tokens.stop - self.tokens.start)
+
+
+class Sublayers:
+    """The sublayers of one rank, over its state."""
+
+    def __init__(self, config: Qwen35Config, local: LocalDimensions, state: RankState) -> None:
+        self._config = config
+        self._local = local
+        self._state = state
+
+    def mlp(self, weights: MlpWeights, hidden: Array) -> Array:
+        """(silu(gate) * up) Wd^T with [gate | up] = hidden Wi^T (`Qwen3_5MLP`)."""
+        inner = weights.inputs(hidden)
+        size = self._local.local_intermediate_size
+        activated = silu(inner[:, :size])
+        activated *= inner[:, size:]
+        return weights.output(activated)
+
+    def attention(
+        self,
+        weights: AttentionWeights,
+        ordinal: int,
+        hidden: Array,
+        spans: Sequence[Span],
+        rotation: tuple[Array, Array],
+    ) -> Array:
+        """Gated grouped-query attention (`Qwen3_5Attention`).
+
+        ordinal: which full-attention layer of the state this is; rotation: (cos, sin) of every
+        token. Norm over the head comes before rotation; the gate is neither normed nor rotated.
+        """
+        heads, kv_heads = self._local.local_attention_heads, self._local.local_key_value_heads
+        head_dim, eps = self._config.head_dim, self._config.rms_norm_eps
+        projected = weights.inputs(hidden)
+        tokens, width = len(hidden), heads * 2 * head_dim
+        query, gate = split_query_and_gate(projected[:, :width], heads, head_dim)
+        key, value = projected[:, width:].reshape(tokens, 2, kv_heads, head_dim).swapaxes(0, 1)
+        query = rotate(rms_norm(query, weights.query_scale, eps), *rotation)
+        key = rotate(rms_norm(key, weights.key_scale, eps), *rotation)
+        output = np.empty_like(query)
+        for span in spans:
+            self._state.write_context(
+                ordinal, span.pages, span.start, key[span.tokens], value[span.tokens]
+            )
+
+            def read(start: int, stop: int, pages: PageTable = span.pages) -> tuple[Array, Array]:
+                return self._state.read_context(ordinal, pages, start, stop)
+
+            output[span.tokens] = causal_attention(query[span.tokens], span.start, read)
+        output *= sigmoid(gate)
+        return weights.output(output.reshape(tokens, -1))
+
+    def linear_attention(
+        self,
+        weights: LinearAttentionWeights,
+        ordinal: int,
+        hidden: Array,
+        spans: Sequence[Span],
+    ) -> Array:
+        """Gated delta net (`Qwen3_5GatedDeltaNet`).
+
+        ordinal: which linear-attention layer of the state this is.
+        """
+        local, config = self._local, self._config
+        tokens, heads = len(hidden), local.local_linear_value_heads
+        projected = weights.inputs(hidden)
+        edges = np.cumsum([local.local_qkv_dim, local.local_z_dim, heads])
+        qkv, z, b, a = np.split(projected, edges, axis=1)
+        beta = sigmoid(b)
+        g = log_decay(a, weights.rate, weights.dt_bias)
+        query, key, value = self._split(self._convolved(weights, ordinal, qkv, spans))
+        output = np.empty_like(value)
+        for span in spans:
+            state, at = self._state.recurrent[ordinal, span.slot], span.tokens
+            if span.count == 1:
+                first = at.start
+                output[first] = gated_delta_step(
+                    query[first], key[first], value[first], np.exp(g[first]), beta[first], state
+                )
+            else:
+                output[at] = gated_delta_chunk(
+                    query[at], key[at], value[at], g[at], beta[at], state
+                )
+        gate = z.reshape(tokens, heads, -1)
+        activated = silu(gate) if config.output_gate is OutputGate.SILU else sigmoid(gate)
+        output = gated_rms_norm(output, activated, weights.norm_weight, config.rms_norm_eps)
+        return weights.output(output.reshape(tokens, -1))
+
+    def _convolved(
+        self, weights: LinearAttentionWeights, ordinal: int, qkv: Array, spans: Sequence[Span]
+    ) -> Array:
+        """The convolution of every span from its own state, which moves on."""
+        result = np.empty_like(qkv)
+        for span in spans:
+            state = self._state.conv[ordinal, span.slot]
+            result[span.tokens], state[...] = causal_convolution(
+                qkv[span.tokens], state, weights.convolution
+            )
+        return result
+
+    def _split(self, convolved: Array) -> tuple[Array, Array, Array]:
+        """Sections q, k, v of the convolution's channels, by head; q and k normalised, q scaled."""
+        local, tokens = self._local, len(convolved)
+        edges = (local.local_q_dim, local.local_q_dim + local.local_k_dim)
+        query, key, value = (
+            section.reshape(tokens, heads, -1)
+            for section, heads in zip(
+                np.split(convolved, edges, axis=1),
+                (local.local_linear_key_heads,) * 2 + (local.local_linear_value_heads,),
+                strict=True,
+            )
+        )
+        query = l2_norm(query)
+        query *= query.dtype.type(local.linear_key_head_dim**-0.5)
+        return query, l2_norm(key), value
+
+
+def split_query_and_gate(projected: Array, heads: int, head_dim: int) -> tuple[Array, Array]:
+    """Rows of q_proj are, by head, the query, then its gate: each [tokens, heads, head_dim]."""
+    pairs = projected.reshape(len(projected), heads, 2, head_dim)
+    return pairs[:, :, 0], pairs[:, :, 1]

@@ -1,0 +1,78 @@
+"""How a rank holds the weights of Qwen3.5, decided before anything loads.
+
+The loader and the capacity plan both take the answer from here, so what is advertised is what is
+held. Matrices stay in the checkpoint's element type by default and are widened block by block in
+front of a product; vectors and convolutions, 0.01 % of the bytes, are held as they are computed
+with. It must not know arrays or files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Final
+
+from program.checkpoint import Checkpoint, StoredDtype
+from program.qwen35 import EMBEDDING, HEAD, LayerType, Qwen35Config
+from program.spec import ProgramSpec
+
+
+class WeightsDtype(Enum):
+    """The option --weights-dtype: as stored, widened at load, or rounded to bfloat16 at load."""
+
+    AUTO = "auto"
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+# A product's input rows are shared by the members of a group, so their rows are held as one matrix.
+ATTENTION_INPUTS: Final = ("q_proj", "k_proj", "v_proj")
+LINEAR_ATTENTION_INPUTS: Final = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
+MLP_INPUTS: Final = ("gate_proj", "up_proj")
+
+
+def matrix_groups(config: Qwen35Config) -> Iterator[tuple[str, ...]]:
+    """Names of the weights that are held together as one matrix, in the order the layers run."""
+    yield (EMBEDDING,)
+    for layer, kind in enumerate(config.layer_types):
+        prefix = f"layers.{layer}."
+        if kind is LayerType.FULL:
+            yield tuple(f"{prefix}self_attn.{name}.weight" for name in ATTENTION_INPUTS)
+            yield (f"{prefix}self_attn.o_proj.weight",)
+        else:
+            yield tuple(f"{prefix}linear_attn.{name}.weight" for name in LINEAR_ATTENTION_INPUTS)
+            yield (f"{prefix}linear_attn.out_proj.weight",)
+        yield tuple(f"{prefix}mlp.{name}.weight" for name in MLP_INPUTS)
+        yield (f"{prefix}mlp.down_proj.weight",)
+    if not config.tie_word_embeddings:
+        yield (HEAD,)
+
+
+def held_dtypes(
+    config: Qwen35Config, checkpoint: Checkpoint, choice: WeightsDtype
+) -> dict[str, StoredDtype]:
+    """Element type in which each matrix is held, by weight name.
+
+    AUTO: as stored; a group stored in several types is held in float32, which holds them all.
+    """
+    held: dict[str, StoredDtype] = {}
+    for names in matrix_groups(config):
+        stored = {checkpoint.tensors[name].dtype for name in names}
+        if choice is WeightsDtype.BFLOAT16:
+            dtype = StoredDtype.BFLOAT16
+        elif choice is WeightsDtype.AUTO and len(stored) == 1:
+            (dtype,) = stored
+        else:
+            dtype = StoredDtype.FLOAT32
+        held.update(dict.fromkeys(names, dtype))
+    return held
+
+
+def held_item_bytes(program: ProgramSpec, held: Mapping[str, StoredDtype]) -> dict[str, int]:
+    """Bytes per element as held, for every weight of the program (program/capacity.py)."""
+    return {
+        weight.name: held[weight.name].item_bytes
+        if weight.name in held
+        else program.partial_dtype.item_bytes
+        for weight in program.weights
+    }
