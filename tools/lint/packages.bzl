@@ -2,14 +2,19 @@
 
 PACKAGES = [
     "//",
+    "//docs/spec",
     "//errors",
     "//identity",
     "//manifest",
+    "//oracle",
     "//program",
+    "//testdata/golden",
+    "//testdata/tiny-qwen35",
     "//tools",
     "//tools/lint",
     "//tools/proto",
     "//tools/python",
+    "//tools/tiny_model",
 ]
 
 # The packages whose sources produce a run; their digest is what --version prints and what a run

@@ -1,19 +1,23 @@
 """checked_sources: what each package hands to the checks of //tools/lint and to //identity."""
 
 _CHECKED = [
-    "**/*.bzl",
-    "**/*.py",
-    "**/*.pyi",
-    "**/*.sh",
-    "**/BUILD.bazel",
+    "*.bzl",
+    "*.py",
+    "*.pyi",
+    "*.sh",
+    "BUILD.bazel",
     "WORKSPACE",
 ]
 
-# Tests, and the launchers of faults, never decide what a run computes.
-_NOT_IN_A_RUN = [
-    "**/*_test.py",
-    "**/*_test_*.py",
-]
+# Tests never decide what a run computes.
+_NOT_IN_A_RUN = ["**/*_test.py"]
+
+def _below(patterns):
+    """These patterns in this package and its folders that are no packages themselves."""
+    if native.package_name() == "":
+        # Folders of the root are packages, or links of Bazel's into its outputs.
+        return patterns
+    return ["**/" + pattern for pattern in patterns]
 
 def checked_sources(name = "sources"):
     """Declares the sources of this package; each BUILD.bazel calls it once.
@@ -24,13 +28,13 @@ def checked_sources(name = "sources"):
     """
     native.filegroup(
         name = name,
-        srcs = native.glob(_CHECKED, allow_empty = True),
+        srcs = native.glob(_below(_CHECKED), allow_empty = True),
         visibility = ["//tools/lint:__pkg__"],
     )
     native.filegroup(
         name = name + "_of_run",
         srcs = native.glob(
-            ["**/*.proto", "**/*.py"],
+            _below(["*.proto", "*.py"]),
             allow_empty = True,
             exclude = _NOT_IN_A_RUN,
         ),

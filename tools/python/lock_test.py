@@ -1,4 +1,4 @@
-"""Pruning of the lock file: what only an absent package asks for goes, what anything else needs stays."""
+"""Pruning of the lock file: only what nothing but an absent package asks for goes."""
 
 from __future__ import annotations
 

@@ -1,0 +1,145 @@
+"""Checks one Python file against the import table."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from tools.lint import import_table
+from tools.lint.finding import Finding
+from tools.lint.import_table import Allowed
+
+
+def rule_for(path: str) -> Allowed | None:
+    """The rule of the longest prefix of this path, if any."""
+    parts = PurePosixPath(path).parts
+    for length in range(len(parts), 0, -1):
+        rule = import_table.TABLE.get("/".join(parts[:length]))
+        if rule is not None:
+            return rule
+    return None
+
+
+def is_test(path: str) -> bool:
+    """Whether only the build's tests run this file."""
+    return path.endswith("_test.py")
+
+
+def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every imported module with its line; `from a import b` gives `a.b`, a relative one `.a`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            for alias in node.names:
+                yield node.lineno, f"{module}.{alias.name}"
+
+
+def _siblings(path: str, all_paths: frozenset[str]) -> frozenset[str]:
+    """Modules in the same folder. The independent verifier imports them by their bare name."""
+    folder = PurePosixPath(path).parent
+    return frozenset(
+        PurePosixPath(other).stem for other in all_paths if PurePosixPath(other).parent == folder
+    )
+
+
+def _import_problem(path: str, module: str, rule: Allowed, siblings: frozenset[str]) -> str | None:
+    top = module.split(".")[0]
+    if not top:
+        return f"relative import of {module}"
+    if top in import_table.BANNED_MODULES:
+        return f"{top} is banned everywhere"
+    if top in import_table.SOCKET_MODULES and not (
+        is_test(path) or path.startswith(import_table.SOCKET_HOMES)
+    ):
+        return f"{top} is imported outside {', '.join(import_table.SOCKET_HOMES)}"
+    if top in import_table.IMPURE_MODULES and path.startswith(import_table.PURE):
+        return None if is_test(path) else f"{top} in a function of its arguments"
+    if top in sys.stdlib_module_names or top == "__future__":
+        return None
+    if path.startswith("verifier/independent/") and top in siblings:
+        return None
+    if top in import_table.FIRST_PARTY:
+        mine = PurePosixPath(path).parts[0]
+        allowed = rule.first_party | {mine}
+        if is_test(path):
+            allowed |= rule.tests | import_table.TEST_PACKAGES
+        if top == mine == "verifier" and not _same_part(path, module):
+            return f"{module} belongs to another verifier"
+        return None if top in allowed else f"{top} is not allowed here"
+    allowed = rule.third_party | (import_table.TEST_LIBRARIES if is_test(path) else frozenset())
+    return None if top in allowed else f"third-party {top} is not allowed here"
+
+
+def _same_part(path: str, module: str) -> bool:
+    """Whether verifier/package/x.py imports from verifier.package and not its sister."""
+    return module.startswith(".".join(PurePosixPath(path).parts[:2]))
+
+
+def _dotted(node: ast.expr, aliases: dict[str, str]) -> str:
+    """The dotted name of an expression, with `np` spelled out; empty for anything else."""
+    if isinstance(node, ast.Name):
+        return aliases.get(node.id, node.id)
+    if isinstance(node, ast.Attribute):
+        base = _dotted(node.value, aliases)
+        return f"{base}.{node.attr}" if base else ""
+    return ""
+
+
+def _aliases(tree: ast.Module) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.asname: alias.name for alias in node.names if alias.asname}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return names
+
+
+def _is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
+
+
+def _use_problems(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    aliases = _aliases(tree)
+    pure = path.startswith(import_table.PURE) and not is_test(path)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = _dotted(node.func, aliases)
+            if name in import_table.BANNED_CALLS:
+                yield node.lineno, f"{name}() is banned everywhere"
+            for keyword in node.keywords:
+                if keyword.arg in import_table.FALSE_KEYWORDS and not _is_false(keyword.value):
+                    yield node.lineno, f"{keyword.arg} is False everywhere"
+        elif isinstance(node, ast.Attribute | ast.Name):
+            name = _dotted(node, aliases)
+            if name in import_table.ARRAY_FILES and not path.startswith(
+                import_table.ARRAY_FILE_HOMES
+            ):
+                yield node.lineno, f"{name} reads or writes whatever the file says"
+            if pure and name in import_table.IMPURE_ATTRIBUTES:
+                yield node.lineno, f"{name} in a function of its arguments"
+
+
+def check(path: str, source: str, all_paths: frozenset[str] = frozenset()) -> Iterator[Finding]:
+    """Everything in this file that the import table forbids.
+
+    path: relative to the repository root. all_paths: the files beside it, for bare sibling imports.
+    """
+    rule = rule_for(path)
+    if rule is None:
+        yield Finding(path, 0, "imports", "no rule in tools/lint/import_table.py covers this path")
+        return
+    tree = ast.parse(source, path)
+    siblings = _siblings(path, all_paths)
+    for line, module in imported(tree):
+        problem = _import_problem(path, module, rule, siblings)
+        if problem is not None:
+            yield Finding(path, line, "imports", problem)
+    for line, problem in _use_problems(path, tree):
+        yield Finding(path, line, "imports", problem)
