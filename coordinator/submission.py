@@ -76,7 +76,7 @@ def parse_submission(parameters: Mapping[str, object], limits: PlanLimits) -> Su
         )
     prompt = _token_ids(parameters, "prompt_token_ids", limits, count_max=limits.context_tokens)
     if not prompt:
-        raise _out_of_range("prompt_token_ids", "[]", "must have at least one token")
+        raise _out_of_range("prompt_token_ids", 0, "must have at least 1 token")
     max_tokens = _integer(parameters, "max_tokens", 1, limits.context_tokens)
     if len(prompt) + max_tokens > limits.context_tokens:
         raise RequestError(
@@ -101,10 +101,6 @@ def _sampling(parameters: Mapping[str, object], limits: PlanLimits) -> Sampling:
         name: _real(name, parameters[name]) if name in parameters else getattr(neutral, name)
         for name in REAL_RANGES
     }
-    if reals["temperature"] > 0.0 and "seed" not in parameters:
-        raise RequestError(
-            "request.missing", "seed: must be given with a temperature above 0", param="seed"
-        )
     sampling = Sampling(
         **reals,
         top_k=_integer_of("top_k", parameters.get("top_k", 0)),
@@ -114,6 +110,10 @@ def _sampling(parameters: Mapping[str, object], limits: PlanLimits) -> Sampling:
     problem = sampling_problem(sampling, limits.vocab_size)
     if problem is not None:
         raise _out_of_range(problem.parameter, problem.value, problem.rule)
+    if reals["temperature"] > 0.0 and "seed" not in parameters:
+        raise RequestError(
+            "request.missing", "seed: must be given with a temperature above 0", param="seed"
+        )
     return sampling
 
 
@@ -138,7 +138,7 @@ def _token_ids(
     if not isinstance(value, list | tuple):
         raise _wrong_type(name, value, "must be an array of token ids")
     if len(value) > count_max:
-        raise _out_of_range(name, f"{len(value)} tokens", f"must have at most {count_max}")
+        raise _out_of_range(name, len(value), f"must have at most {count_max} tokens")
     for index, token_id in enumerate(value):
         if type(token_id) is not int:
             raise _wrong_type(name, token_id, f"must be integers, also at index {index}")
@@ -185,10 +185,17 @@ def _boolean(parameters: Mapping[str, object], name: str) -> bool:
 
 
 def _shown(value: object) -> str:
-    # A hostile integer may have more digits than str() converts.
-    if type(value) is int and abs(value) >= 2**128:
+    """A client's value as a message shows it: short, whatever it holds."""
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "an array"
+    if isinstance(value, str):
+        return repr(value[:60])
+    if isinstance(value, int) and abs(value) >= 2**128:
+        # It may have more digits than str() converts.
         return "an integer of more than 128 bits"
-    return repr(value)[:80]
+    return repr(value)
 
 
 def _wrong_type(name: str, value: object, rule: str) -> RequestError:
