@@ -12,6 +12,7 @@ PACKAGES = [
     "//testdata/tiny-qwen35",
     "//tools",
     "//tools/lint",
+    "//tools/pack",
     "//tools/proto",
     "//tools/python",
     "//tools/tiny_model",

@@ -1,0 +1,105 @@
+"""py_dist: all that a py_binary needs but the interpreter, as one tar; and the tests of such a tar."""
+
+load("//tools/python:py.bzl", "pytest_test")
+
+_WORKSPACE = "rankproof"
+
+# Its place in the archive is taken by a launcher of the machine's own CPython (pack.py).
+_INTERPRETER = "../python3_11/"
+
+def _entry(file, _expander):
+    """A line for pack.py: the path among the runfiles, a tab, the file."""
+    path = file.short_path
+    if path.startswith(_INTERPRETER) or path.endswith(".pyi"):
+        return None
+    return "{}\t{}".format(path[3:] if path.startswith("../") else _WORKSPACE + "/" + path, file.path)
+
+def _entries(file, expander):
+    # A wheel is one directory: its files are known when the action runs.
+    lines = [_entry(inner, expander) for inner in expander.expand(file)]
+    return [line for line in lines if line]
+
+def _py_dist_impl(ctx):
+    binary = ctx.attr.binary
+    program = ctx.executable.binary
+    archive = ctx.actions.declare_file(ctx.attr.archive or program.basename + ".tar")
+    files = binary[DefaultInfo].default_runfiles.files
+    options = ctx.actions.args()
+    options.add("--out", archive)
+    options.add("--name", program.basename)
+    options.add("--program", "{}/{}".format(_WORKSPACE, program.short_path))
+    entries = ctx.actions.args()
+    entries.use_param_file("%s", use_always = True)
+    entries.set_param_file_format("multiline")
+    entries.add_all(files, map_each = _entries, expand_directories = False, allow_closure = True)
+    ctx.actions.run(
+        outputs = [archive],
+        inputs = files,
+        executable = ctx.executable._pack,
+        arguments = [options, entries],
+        env = ctx.attr.env,
+        mnemonic = "PyDist",
+        progress_message = "Packing %{label}",
+    )
+    return [DefaultInfo(files = depset([archive]))]
+
+py_dist = rule(
+    implementation = _py_dist_impl,
+    attrs = {
+        "archive": attr.string(doc = "name of the file; by default that of the binary and .tar"),
+        "binary": attr.label(
+            doc = "the py_binary; the programs in its data come along",
+            cfg = "target",
+            executable = True,
+            mandatory = True,
+        ),
+        "env": attr.string_dict(
+            doc = "environment of the packing; py_dist_test varies it, and the bytes must not change",
+        ),
+        "_pack": attr.label(
+            default = "//tools/pack",
+            cfg = "exec",
+            executable = True,
+        ),
+    },
+)
+
+def py_dist_test(name, dist, binary, run, **kwargs):
+    """Tests an archive: rebuilt in another environment it has the same bytes, and it runs unpacked.
+
+    Args:
+      name: of the test target.
+      dist: the py_dist.
+      binary: the py_binary that it packs.
+      run: arguments with which the program exits 0, in an empty environment.
+      **kwargs: further attributes of the test.
+    """
+    rebuilt = name + "_rebuilt"
+    py_dist(
+        name = rebuilt,
+        testonly = True,
+        archive = rebuilt + ".tar",
+        binary = binary,
+        env = {
+            "LC_ALL": "C",
+            "PYTHONHASHSEED": "7",
+            "TZ": "Asia/Tokyo",
+            "USER": "someone",
+        },
+        tags = ["manual"],
+        visibility = ["//visibility:private"],
+    )
+    pytest_test(
+        name = name,
+        srcs = ["//tools/pack:archive_cases.py"],
+        data = [
+            dist,
+            rebuilt,
+        ],
+        env = {
+            "ARCHIVE": "$(rootpath {})".format(dist),
+            "REBUILT": "$(rootpath {})".format(rebuilt),
+            "RUN": " ".join(run),
+        },
+        **kwargs
+    )
