@@ -19,7 +19,7 @@ ROLES: Final = ("coordinator", "worker")
 
 _DESCRIPTION: Final = """\
 Runs one side of a recorded run again, fed from the tape, and compares what it sends with the tape
-byte for byte. Nothing is started and no socket is opened."""
+byte for byte. The worker of a rank is a fresh process; the coordinator needs none."""
 
 _EXAMPLES: Final = """\
   coordinator replay out --role coordinator

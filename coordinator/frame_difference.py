@@ -9,6 +9,7 @@ from coordinator.taped_frame import RawHeader, TapedFrame, take_apart
 from coordinator.tensor_text import read_values
 from manifest.value_rules import shown
 from wire.canonical import spelled
+from wire.limits import HEADER_BYTES
 
 # In the order that explains most: lengths and checksum only follow from what comes before them.
 _FIELDS_FIRST: Final = ("magic", "version", "kind", "flags", "epoch", "sequence")
@@ -32,15 +33,19 @@ def find_difference(taped: bytes, replayed: bytes) -> FieldDifference | None:
     if not taped or not replayed:
         return FieldDifference("frame", _summary(taped), _summary(replayed))
     left, right = take_apart(taped), take_apart(replayed)
-    if left.header is None or right.header is None:
-        return FieldDifference("length", f"{len(taped)} bytes", f"{len(replayed)} bytes")
-    return (
-        _header_difference(left.header, right.header, _FIELDS_FIRST)
-        or _metadata_difference(left, right)
-        or _payload_difference(left, right)
-        or _header_difference(left.header, right.header, _FIELDS_LAST)
-        or FieldDifference("length", f"{len(taped)} bytes", f"{len(replayed)} bytes")
-    )
+    length = FieldDifference("length", f"{len(taped)} bytes", f"{len(replayed)} bytes")
+    if left.header is None or right.header is None or _one_is_cut(taped, replayed):
+        return length
+    difference = _header_difference(left.header, right.header, _FIELDS_FIRST)
+    # A frame that was refused at its header has no body to compare.
+    if min(len(taped), len(replayed)) > HEADER_BYTES:
+        difference = difference or _metadata_difference(left, right)
+        difference = difference or _payload_difference(left, right)
+    return difference or _header_difference(left.header, right.header, _FIELDS_LAST) or length
+
+
+def _one_is_cut(taped: bytes, replayed: bytes) -> bool:
+    return taped.startswith(replayed) or replayed.startswith(taped)
 
 
 def _summary(raw: bytes) -> str:

@@ -13,9 +13,7 @@ from coordinator.tensor_text import read_values, statistics_line, value_lines
 from coordinator.terminal import Style, Tone, count, printable
 from wire.ledger import SEND, Entry
 
-_HEADER: Final = (
-    "index  rank  direction  kind       phase       epoch  sequence  metadata     payload  tensor"
-)
+_HEADER: Final = "index  rank  way   kind       phase       epoch   seq    meta   payload  tensor"
 
 
 def show_ledger(options: LedgerOptions, output: TextIO, style: Style) -> int:
@@ -56,14 +54,14 @@ def matches(entry: Entry, options: LedgerOptions) -> bool:
 
 def entry_line(entry: Entry, style: Style) -> str:
     """One frame, or one failed wait, on one line."""
-    arrow = "C -> W" if entry.direction == SEND else "W -> C"
+    way = "C->W" if entry.direction == SEND else "W->C"
     tensor = "" if entry.tensor is None else printable(entry.tensor).replace("\n", "\\n")
     if entry.shape is not None:
-        tensor += f" [{', '.join(str(extent) for extent in entry.shape)}]"
+        tensor += f" [{','.join(str(extent) for extent in entry.shape)}]"
     line = (
-        f"{entry.index:>5}  {_number(entry.rank):>4}  {arrow:<9}  {entry.kind or '-':<9}  "
-        f"{printable(entry.phase):<10}  {_number(entry.epoch):>5}  {_number(entry.sequence):>8}  "
-        f"{_number(entry.metadata_bytes):>8}  {_number(entry.payload_bytes):>10}  {tensor}"
+        f"{entry.index:>5}  {entry.rank:>4}  {way}  {entry.kind or '-':<9}  "
+        f"{printable(entry.phase):<10}  {_number(entry.epoch):>5}  {_number(entry.sequence):>4}  "
+        f"{_number(entry.metadata_bytes):>6}  {_number(entry.payload_bytes):>8}  {tensor}"
     ).rstrip()
     if entry.error is not None:
         line += "  " + style.paint(f"refused: {printable(entry.error)}", Tone.BAD)

@@ -1,6 +1,6 @@
 """`replay DIR`: one side of a recorded run again, fed from the tape, compared byte for byte.
 
-Nothing is started and no socket is opened.
+The coordinator is replayed in this process; a worker is a fresh one that the caller opens.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from coordinator.options import ReplayOptions
 from coordinator.recording import read_recording
 from coordinator.replay_coordinator import replay_coordinator
 from coordinator.replay_result import render_replay
-from coordinator.replay_worker import WorkerFactory, replay_worker
+from coordinator.replay_worker import WorkerOpener, replay_worker
 from coordinator.terminal import Style
 
 
 def show_replay(
-    options: ReplayOptions, open_worker: WorkerFactory, output: TextIO, style: Style
+    options: ReplayOptions, open_worker: WorkerOpener, output: TextIO, style: Style
 ) -> int:
     """Writes the verdict; returns the exit code: 0 identical, 1 not.
 
-    open_worker: a fresh worker of a rank, bound to a model. Raises ConfigError for a broken folder.
+    open_worker: a pipe to a fresh worker of a rank. Raises ConfigError for a broken folder.
     """
     recording = read_recording(options.directory)
     which = "all ranks" if options.rank is None else f"rank {options.rank}"

@@ -21,13 +21,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """frames: how many were compared. unread: sent by a replayed worker but never read in the
-    recorded run, which had already failed elsewhere.
-    """
+    """frames: how many were compared, up to the first difference."""
 
     frames: int
     difference: Difference | None
-    unread: int = 0
 
 
 def check_rank(recording: Recording, rank: int | None) -> None:
@@ -41,10 +38,7 @@ def render_replay(result: ReplayResult, who: str, style: Style) -> str:
     difference = result.difference
     if difference is None:
         verdict = style.paint("ok", Tone.GOOD)
-        lines = [f"{verdict}  replay of {who}: {result.frames} frames, byte-identical"]
-        if result.unread:
-            lines.append(f"    {result.unread} more were sent that the failed run never read")
-        return "\n".join(lines) + "\n"
+        return f"{verdict}  replay of {who}: {result.frames} frames, byte-identical\n"
     verdict = style.paint("DIFFERS", Tone.BAD)
     return (
         f"{verdict}  replay of {who}: first difference at frame {difference.index}, "

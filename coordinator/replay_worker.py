@@ -1,129 +1,84 @@
-"""A worker's side of a recorded run again: a real worker core that is fed the taped frames.
+"""A worker's side of a recorded run again: a real worker that is fed the taped frames.
 
-The caller binds the core to a model, since the coordinator knows none; `WorkerSide` is what
-worker/core.py's WorkerCore offers.
+The worker is whatever answers at the other end of a pipe: a process, or a core in memory. It must
+not know how one is started; the caller passes that in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Final
 
-from coordinator.frame_difference import NOTHING, FieldDifference, find_difference
+from coordinator.frame_difference import find_difference
 from coordinator.recording import Recording
 from coordinator.replay_result import Difference, ReplayResult, check_rank
-from errors import TPError
-from wire.connection import Connection
-from wire.frame import Buffer, Frame, Kind, Side
-from wire.session import Session
+from errors import DeadlineError, ProtocolError
+from wire.frame import Side
+from wire.frame_reader import FrameReader
+from wire.limits import READ_BYTES
+from wire.link import Pipe
 
+# A fresh worker of a rank, as a pipe to it; leaving the context ends the worker.
+WorkerOpener = Callable[[int], AbstractContextManager[Pipe]]
 
-class OutgoingFrame(Protocol):
-    """A frame that a worker wants sent."""
-
-    @property
-    def kind(self) -> Kind: ...
-    @property
-    def metadata(self) -> bytes: ...
-    @property
-    def payload(self) -> Buffer: ...
-    @property
-    def flags(self) -> int: ...
-
-
-class AgreedFrame(Protocol):
-    """What a worker demands of the next frame."""
-
-    @property
-    def metadata(self) -> bytes: ...
-    @property
-    def payload_bytes(self) -> int: ...
-
-
-class WorkerSide(Protocol):
-    """One rank without I/O; worker/core.py's WorkerCore is one."""
-
-    def start(self) -> Sequence[OutgoingFrame]: ...
-    def expected(self) -> AgreedFrame | None: ...
-    def handle(self, frame: Frame) -> Sequence[OutgoingFrame]: ...
-
-
-WorkerFactory = Callable[[int, Session], WorkerSide]
+# For one frame. Not the recorded deadline: that may be short on purpose, in a run with a fault.
+_WAIT_S: Final = 30.0
 
 
 def replay_worker(
-    recording: Recording, rank: int | None, open_worker: WorkerFactory
+    recording: Recording, rank: int | None, open_worker: WorkerOpener
 ) -> ReplayResult:
     """Run one rank's worker again (all of them, one by one, when rank is None).
 
-    Raises ConfigError for a rank that the recording does not have.
+    Compares every frame it sends. What a failed run left unread is not known and not compared.
+    Raises ConfigError for a rank that the recording does not have, PeerError when a worker can't be
+    reached at all.
     """
     check_rank(recording, rank)
-    ranks = range(recording.manifest.ranks) if rank is None else (rank,)
-    frames = unread = 0
-    for one in ranks:
-        result = _replay_rank(recording, one, open_worker)
+    frames = 0
+    for one in range(recording.manifest.ranks) if rank is None else (rank,):
+        with open_worker(one) as pipe:
+            result = _replay_rank(recording, one, pipe)
         frames += result.frames
-        unread += result.unread
         if result.difference is not None:
-            return ReplayResult(frames, result.difference, unread)
-    return ReplayResult(frames, None, unread)
+            return ReplayResult(frames, result.difference)
+    return ReplayResult(frames, None)
 
 
-def _replay_rank(recording: Recording, rank: int, open_worker: WorkerFactory) -> ReplayResult:
-    session = Session()
-    replay = _WorkerReplay(open_worker(rank, session), Connection(Side.WORKER, session, rank))
+def _replay_rank(recording: Recording, rank: int, pipe: Pipe) -> ReplayResult:
+    worker = _Replayed(pipe)
     frames = 0
     for index, record in enumerate(recording.tape):
         if record.rank != rank:
             continue
         if record.sender is Side.COORDINATOR:
-            refusal = replay.feed(record.raw)
-            if refusal is not None:
-                return ReplayResult(frames, Difference(index, rank, refusal))
+            pipe.send([record.raw], pipe.clock() + _WAIT_S)
             continue
         frames += 1
-        what = find_difference(record.raw, replay.take())
+        what = find_difference(record.raw, worker.next_frame())
         if what is not None:
             return ReplayResult(frames, Difference(index, rank, what))
-    if replay.waiting and not recording.failed:
-        what = FieldDifference("frame", NOTHING, f"{replay.waiting} more frames")
-        return ReplayResult(frames, Difference(len(recording.tape), rank, what))
-    return ReplayResult(frames, None, replay.waiting)
+    return ReplayResult(frames, None)
 
 
-class _WorkerReplay:
-    """A worker that is fed one frame after the other, and the frames it wants to send."""
+class _Replayed:
+    """What a worker sends, one frame at a time."""
 
-    def __init__(self, worker: WorkerSide, connection: Connection) -> None:
-        self._worker = worker
-        self._connection = connection
-        self._sent: list[bytes] = []
-        self._send(worker.start())
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._reader = FrameReader()
 
-    @property
-    def waiting(self) -> int:
-        return len(self._sent)
-
-    def take(self) -> bytes:
-        """The next frame that the worker sends; nothing when it has none to send."""
-        return self._sent.pop(0) if self._sent else b""
-
-    def feed(self, raw: bytes) -> FieldDifference | None:
-        """Give the worker a frame; the difference is that it refuses what it once accepted."""
-        self._connection.receive_data(raw)
-        agreed = self._worker.expected()
-        metadata, size = (agreed.metadata, agreed.payload_bytes) if agreed else (None, None)
+    def next_frame(self) -> bytes:
+        """The bytes of the next frame; what there is of one at the end, or when nothing comes."""
+        deadline = self._pipe.clock() + _WAIT_S
         try:
-            frame = self._connection.next_frame(metadata, size)
-            if frame is None:
-                return FieldDifference("frame", f"{len(raw)} bytes", "not a whole frame")
-            self._send(self._worker.handle(frame))
-        except TPError as refusal:
-            return FieldDifference("frame", "accepted", f"refused: {refusal.diagnostics()}")
-        return None
-
-    def _send(self, outgoing: Sequence[OutgoingFrame]) -> None:
-        for out in outgoing:
-            buffers = self._connection.send(out.kind, out.metadata, out.payload, flags=out.flags)
-            self._sent.append(b"".join(buffers))
+            while (frame := self._reader.next_frame()) is None:
+                data = self._pipe.receive(READ_BYTES, deadline)
+                if data:
+                    self._reader.receive_data(data)
+                else:
+                    self._reader.receive_eof()
+        except (ProtocolError, DeadlineError):
+            return self._reader.raw()
+        return b"".join((frame.header.to_bytes(), frame.metadata, frame.payload))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-VALUES_PER_LINE: Final = 6
+_VALUES_PER_LINE: Final = {"<f4": 5, "<f8": 3}
 # Enough for every tensor of the default run; a longer one is cut, and the line says so.
 VALUES_SHOWN_MAX: Final = 4_096
 
@@ -75,11 +75,11 @@ def statistics_line(values: array[float], dtype: str) -> str:
 def value_lines(values: array[float], dtype: str) -> Iterator[str]:
     """The values with enough digits to read them back, each line with its first flat index."""
     digits = _DIGITS[dtype]
-    per_line = VALUES_PER_LINE if dtype == "<f4" else VALUES_PER_LINE // 2
+    per_line = _VALUES_PER_LINE[dtype]
     shown = min(len(values), VALUES_SHOWN_MAX)
     for start in range(0, shown, per_line):
         row = values[start : min(start + per_line, shown)]
-        cells = "".join(f" {value:>{digits + 5}.{digits}g}" for value in row)
+        cells = "".join(f" {value:>{digits + 6}.{digits}g}" for value in row)
         yield f"[{start:>5}]{cells}"
     if shown < len(values):
         yield f"[{shown:>5}] {len(values) - shown} more values are not shown"

@@ -48,7 +48,13 @@ def test_a_model_program_has_no_shape_and_every_model_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("listen", "transport"), [("127.0.0.1:0", "tcp"), ("tcp:[::1]:9", "tcp"), ("unix:/s", "unix")]
+    ("listen", "transport"),
+    [
+        ("127.0.0.1:0", "tcp"),
+        ("tcp:[::1]:9", "tcp"),
+        ("localhost:65535", "tcp"),
+        ("unix:/s", "unix"),
+    ],
 )
 def test_the_transport_follows_from_the_address(listen: str, transport: str) -> None:
     assert from_flags({"listen": listen}).transport == transport
@@ -75,6 +81,12 @@ def test_the_transport_follows_from_the_address(listen: str, transport: str) -> 
         ({"transport": "tcp", "listen": "unix:/s"}, ["listen"]),
         ({"transport": "unix", "listen": "127.0.0.1:1"}, ["listen"]),
         ({"listen": "nowhere"}, ["listen"]),
+        ({"listen": "unix:"}, ["listen"]),
+        ({"listen": "unix:" + "s" * 108}, ["listen"]),
+        ({"listen": "127.0.0.1:65536"}, ["listen"]),
+        ({"listen": "127.0.0.1:-1"}, ["listen"]),
+        ({"listen": "0.0.0.0:7400"}, ["listen"]),
+        ({"listen": "tcp:192.0.2.1:7400"}, ["listen"]),
         ({"external_workers": "true"}, ["external_workers"]),
         ({"external_workers": "yes"}, ["external_workers"]),
         ({"deadlines.phase_ms": "0"}, ["deadlines.phase_ms"]),
