@@ -7,7 +7,7 @@ Order and fairness (docs/spec/plan.md, L16 to L19):
 4. Tokens: first one each to the decodes and to the oldest prefill, the longest unserved first; what
    is left of the budget goes to prefills, oldest first. So a step is at most one budget long; a
    decode is in every step while the budget exceeds the decodes, and in one of any
-   ceil(slots / budget) + 1 steps otherwise.
+   ceil(slots / budget) consecutive steps otherwise.
 Every list is also kept within the bytes of a plan; an admission that does not fit is deferred.
 """
 
@@ -55,14 +55,24 @@ class Waiting:
 class Running:
     """A resident request. tokens: prompt and generated so far.
 
-    last_step: the step in which it last had a row, or was admitted.
+    turn: see `turn_of`.
     """
 
     request_id: int
     tokens: Sequence[int]
     prompt_tokens: int
     logprobs: int | None
-    last_step: int
+    turn: int
+
+
+def turn_of(step: int, *, served: bool) -> int:
+    """Place in the line for tokens: the lowest goes first, ties by request id.
+
+    After a row: behind everyone who had none in that step. After an admission without a row: ahead
+    of those who had one, but behind all who waited longer, or a stream of short newcomers would
+    starve a tiny budget.
+    """
+    return 2 * step + (1 if served else 0)
 
 
 def compose(
@@ -202,7 +212,7 @@ class _Composer:
         """Tokens per request id; requests without an entry wait."""
         prefills = [r for r in residents if computed[r.request_id] < r.prompt_tokens]
         first = [r for r in residents if computed[r.request_id] >= r.prompt_tokens] + prefills[:1]
-        first.sort(key=lambda request: (request.last_step, request.request_id))
+        first.sort(key=lambda request: (request.turn, request.request_id))
         counts = {request.request_id: 1 for request in first[: self._tokens_left]}
         self._tokens_left -= len(counts)
         extra = min(self._tokens_left, self._bytes_left // self._token_bytes)
@@ -223,8 +233,7 @@ def _newcomer(request: Waiting, step: int) -> Running:
         tokens=submission.prompt_token_ids,
         prompt_tokens=len(submission.prompt_token_ids),
         logprobs=submission.logprobs,
-        # As if served now: otherwise a stream of short newcomers would starve a tiny budget.
-        last_step=step,
+        turn=turn_of(step, served=False),
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coordinator.admission import refusal
-from coordinator.composer import Running, Waiting, compose
+from coordinator.composer import Running, Waiting, compose, turn_of
 from coordinator.request import (
     Finished,
     RequestEvent,
@@ -45,14 +45,14 @@ class Snapshot:
 
 
 class _Request:
-    """A live request. last_step: when it last had a row, or was admitted."""
+    """A live request. turn: its place in the line for tokens."""
 
     def __init__(self, request_id: int, submission: Submission) -> None:
         self.request_id = request_id
         self.submission = submission
         self.life = RequestLife()
         self.tokens = list(submission.prompt_token_ids)
-        self.last_step = -1
+        self.turn = 0
 
     @property
     def prompt_tokens(self) -> int:
@@ -153,9 +153,9 @@ class Scheduler:
             raise MisuseError(f"own plan refused: {error.message}") from error
         for admit in plan.admissions:
             self._live[admit.request_id].life.on(RequestEvent.ADMIT)
-            self._live[admit.request_id].last_step = plan.step
+            self._live[admit.request_id].turn = turn_of(plan.step, served=False)
         for row in plan.rows:
-            self._live[row.request_id].last_step = plan.step
+            self._live[row.request_id].turn = turn_of(plan.step, served=True)
         self._flight = _Flight(plan, following)
         return plan
 
@@ -238,7 +238,7 @@ def _running(request: _Request) -> Running:
         tokens=request.tokens,
         prompt_tokens=request.prompt_tokens,
         logprobs=request.submission.logprobs,
-        last_step=request.last_step,
+        turn=request.turn,
     )
 
 
