@@ -150,7 +150,7 @@ def test_help_shows_faults_only_where_they_work() -> None:
 
 def test_the_directory_of_the_call() -> None:
     runfiles = Path("/runfiles")
-    assert call_directory({"BUILD_WORKING_DIRECTORY": "/home/u"}, runfiles) == Path("/home/u")
+    assert call_directory({"BUILD_WORKING_DIRECTORY": "/call"}, runfiles) == Path("/call")
     assert call_directory({}, runfiles) == runfiles
 
 

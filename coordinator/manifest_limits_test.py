@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from errors import ConfigError
 from manifest.fields import (
@@ -11,12 +15,15 @@ from manifest.fields import (
     BLOCK_DEGREES,
     BLOCK_SEQUENCE_MAX,
     EXACT_INTEGER_MAX,
+    FAULT_KINDS,
     FAULT_PHASES,
 )
 from manifest.run_manifest import from_flags
 from program import block
 from program.seeded import SEED_MAX
 from program.spec import RESULT_PHASE
+from simulation.faults import FaultKind
+from wire.address import parse_address
 from wire.limits import PAYLOAD_BYTES_MAX
 
 
@@ -32,6 +39,10 @@ def test_faults_have_the_phases_of_the_block() -> None:
     assert (*phases, RESULT_PHASE) == FAULT_PHASES
 
 
+def test_faults_are_those_that_can_be_planted() -> None:
+    assert set(FAULT_KINDS) == {kind.value for kind in FaultKind}
+
+
 def test_the_largest_block_fits_a_payload() -> None:
     shape = block.operand_shape(BLOCK_BATCH_MAX, BLOCK_SEQUENCE_MAX)
     assert 4 * shape[0] * shape[1] * shape[2] <= PAYLOAD_BYTES_MAX
@@ -45,3 +56,19 @@ def test_manifest_and_program_accept_the_same_degrees(ranks: int) -> None:
     except ConfigError:
         accepted = False
     assert accepted == (ranks in block.WORLD_SIZES)
+
+
+@given(st.from_regex(r"(tcp:)?(localhost|[0-9.]{7,15}|\[::1\]):[0-9]{1,6}", fullmatch=True))
+def test_an_address_that_the_manifest_accepts_can_be_listened_on(text: str) -> None:
+    try:
+        listen = from_flags({"listen": text}).listen
+    except ConfigError:
+        return
+    address = parse_address(listen, field="listen")
+    assert ip_address(str(address.host)).is_loopback
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:0", "tcp:127.255.255.254:65535", "[::1]:7400"])
+def test_loopback_addresses(text: str) -> None:
+    assert from_flags({"listen": text}).transport == "tcp"
+    assert parse_address(text, field="listen").path is None

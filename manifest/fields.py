@@ -47,7 +47,8 @@ _DEADLINE: Final = Range(1, DEADLINE_MS_MAX)
 _DIGEST: Final = Pattern(re.compile(r"(?:[0-9a-f]{64})?"), "empty or 64 lower-case hex digits")
 _IDENTITY: Final = Pattern(re.compile(r"[ -~]{0,128}"), "at most 128 printable ASCII characters")
 _PORT: Final = r"(?:[1-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
-_LOOPBACK: Final = r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\]|::1)"
+_OCTET: Final = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_LOOPBACK: Final = rf"(?:localhost|127(?:\.{_OCTET}){{3}}|\[::1\]|::1)"
 _ADDRESS: Final = Pattern(
     re.compile(rf"|unix:[^\x00-\x1f\x7f\ud800-\udfff]{{1,107}}|(?:tcp:)?{_LOOPBACK}:{_PORT}"),
     "empty, unix:PATH, HOST:PORT or tcp:HOST:PORT with a loopback HOST",
