@@ -1,6 +1,6 @@
 """One rank of the frozen decoder block: attention and MLP up to the partial each stage ends in.
 
-Maths of docs/spec/program.md (clauses A6 to A9) over model/exact.py. Rows and columns of the
+Maths of docs/spec/program.md (clauses A3 to A10) over model/exact.py. Rows and columns of the
 weights are reordered once, when they are loaded, so that every sum finds its terms in bit-reversed
 order without a copy. It must not know frames, or what the other ranks do.
 """
@@ -96,7 +96,7 @@ class BlockExecutor:
         return result
 
     def reduced(self, stage_index: int, total: F32) -> None:
-        """Adds the sum over ranks of stage `stage_index`, [batch, sequence, hidden] (A9)."""
+        """Adds the sum over ranks of stage `stage_index`, [batch, sequence, hidden] (A10)."""
         _, residual = self._running()
         np.add(residual, total, residual)
 

@@ -163,7 +163,7 @@ class Exponential:
 
 
 class SiluGate:
-    """out = SiLU(gate) * up, SiLU(g) = g / (1 + e^-g) (A8). All arrays of one shape."""
+    """out = SiLU(gate) * up, SiLU(g) = g / (1 + e^-g) (A9). All arrays of one shape."""
 
     def __init__(self, gate: F32, up: F32, out: F32) -> None:
         self._gate, self._up, self._out = gate, up, out
@@ -176,8 +176,8 @@ class SiluGate:
         wide, negated, power = self._wide, self._negated, self._power
         wide[...] = self._gate
         np.negative(wide, negated)
-        np.maximum(negated, _LOWEST, negated)
-        np.minimum(negated, _HIGHEST, negated)
+        np.maximum(negated, _LOWEST, out=negated)
+        np.minimum(negated, _HIGHEST, out=negated)
         self._exponential()
         np.add(power, _ONE, power)
         np.divide(wide, power, wide)
@@ -195,9 +195,10 @@ class CausalSoftmax:
 
     def __init__(self, scores: F32, out: F32, scale: float) -> None:
         keys, queries = len(scores), scores.shape[-1]
-        after = np.array(bit_reversed(keys))[:, None] > np.arange(queries)
-        mask = np.where(after, -np.inf, 0.0)
-        self._mask = mask.reshape(keys, *(1,) * (scores.ndim - 2), queries)
+        axes = (keys, *(1,) * (scores.ndim - 2), queries)
+        visible = np.array(bit_reversed(keys))[:, None] <= np.arange(queries)
+        self._mask = np.where(visible, 0.0, -np.inf).reshape(axes)
+        self._visible = np.where(visible, 1.0, 0.0).reshape(axes)
         self._scores, self._out, self._scale = scores, out, np.array(scale)
         self._wide = np.empty(scores.shape)
         self._power = np.empty(scores.shape)
@@ -206,16 +207,18 @@ class CausalSoftmax:
         self._sum = PairwiseSum(self._power, self._row, scratch=self._wide)
 
     def __call__(self) -> None:
-        wide, row = self._wide, self._row
+        wide, power, row = self._wide, self._power, self._row
         wide[...] = self._scores
         np.add(wide, self._mask, wide)
         np.maximum.reduce(wide, axis=0, out=row)
         np.subtract(wide, row, wide)
         np.multiply(wide, self._scale, wide)
-        np.maximum(wide, _LOWEST, wide)
+        # The masked scores are -inf still; limited like the others, they end as +0 below.
+        np.maximum(wide, _LOWEST, out=wide)
         self._exponential()
+        np.multiply(power, self._visible, power)
         self._sum()
-        np.divide(self._power, row, wide)
+        np.divide(power, row, wide)
         self._out[...] = wide
 
 

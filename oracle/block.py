@@ -110,26 +110,32 @@ def weights(seed: int) -> dict[str, Matrix]:
 
 def seeded_values(seed: int, name: str, count: int, exponent: int) -> Vector:
     """Elements of a seeded tensor: 24-bit integers, counted from -2^23, times 2^exponent."""
-    if not 0 <= seed < 2**53:
-        raise ValueError(f"seed {seed} must be at least 0 and below 2^53")
-    key = _mix(_mix(seed) ^ _fnv1a(name))
+    key = stream_key(seed, name)
     return [
         math.ldexp((_mix((key + (i + 1) * 0x9E3779B97F4A7C15) % 2**64) >> 40) - 2**23, exponent)
         for i in range(count)
     ]
 
 
-def _mix(z: int) -> int:
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
-    return z ^ z >> 31
+def stream_key(seed: int, name: str) -> int:
+    """Where a tensor's counter starts. Raises ValueError for a seed out of range."""
+    if not 0 <= seed < 2**53:
+        raise ValueError(f"seed {seed} must be at least 0 and below 2^53")
+    return _mix(_mix(seed) ^ name_hash(name))
 
 
-def _fnv1a(name: str) -> int:
+def name_hash(name: str) -> int:
+    """64-bit FNV-1a."""
     value = 14695981039346656037
     for character in name:
         value = (value ^ ord(character)) * 1099511628211 % 2**64
     return value
+
+
+def _mix(z: int) -> int:
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+    return z ^ z >> 31
 
 
 def block(x: list[Matrix], w: dict[str, Matrix]) -> Vector:

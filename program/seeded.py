@@ -64,7 +64,7 @@ def integers(seed: int, name: str, count: int) -> list[int]:
     return result
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def tensor_bytes(seed: int, name: str, count: int, exponent: int) -> bytes:
     """`count` float32 values integer * 2^exponent in C order, little-endian (T5).
 
