@@ -36,16 +36,16 @@ class Reference:
         self._model = widened(model.eval()) if dtype == torch.float64 else model.eval()
         self.config = model.config.get_text_config()
 
-    @torch.no_grad()
     def forward(self, ids: npt.NDArray[np.int64], cache: DynamicCache | None = None) -> Array:
         """Logits [len(ids), vocab] of the tokens that follow what `cache` holds; it moves on."""
         context = redirected() if self._dtype == torch.float64 else nullcontext()
-        with context:
+        with torch.no_grad(), context:
             batch = torch.from_numpy(ids)[None]
             output = self._model(input_ids=batch, cache=cache, use_cache=cache is not None)
         if output.logits.dtype != self._dtype:
             raise ValueError(f"logits are {output.logits.dtype}, not {self._dtype}")
-        return output.logits[0].double().numpy()
+        logits: Array = output.logits[0].double().numpy()
+        return logits
 
     def empty_cache(self) -> DynamicCache:
         """A cache for a sequence of which nothing has been seen."""

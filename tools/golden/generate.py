@@ -18,11 +18,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from testdata.golden.golden_loader import FOLDER, FORMAT, file_sha256
+from testdata.golden.golden_loader import FOLDER, FORMAT
 from testdata.golden.seeded_checkpoint import shape_seed, tokens, write_checkpoint
 from testdata.golden.shapes import SHAPES, Shape
 from tools.golden import trained
-from tools.golden.forward import Array, Reference, Run
+from tools.golden.forward import Reference
+from tools.golden.golden_file import one_sequence, write_file
 
 SHORT_PROMPTS = (1, 2, 3, 5, 16, 17, 31, 63, 64, 65, 100, 128)
 LONG_PROMPTS = (4097, 8192)
@@ -31,6 +32,7 @@ STEPS = 8
 STATE_SEQUENCE = SHORT_PROMPTS.index(65)  # its last token is alone in transformers' second block
 LONG_PIECE = 512
 PROGRAMS = ("replicated", "sharded")
+TRAINED = "trained"
 
 
 def short_positions(prompt: int) -> npt.NDArray[np.int64]:
@@ -66,7 +68,7 @@ def golden_set(
             arrays |= {f"s{index:02d}.{key}": value for key, value in linear.items()}
         elif index == STATE_SEQUENCE:
             arrays |= {f"state.{key}": value for key, value in states.items()}
-    return write_file(f"{kind}/{name}.npz", arrays, prompts)
+    return write_file(f"{kind}/{name}.npz", arrays, prompts, STEPS)
 
 
 def shape_entry(name: str, shape: Shape) -> dict[str, object]:
@@ -88,19 +90,24 @@ def shape_entry(name: str, shape: Shape) -> dict[str, object]:
 
 
 def main() -> None:
-    """Generate the chosen shapes and write the manifest."""
+    """Generate what was chosen and write the manifest."""
+    names = [*sorted(SHAPES), TRAINED]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=names, default=names)
     options = parser.parse_args()
     torch.set_num_threads(1)
     path = FOLDER / "manifest.json"
-    entries = json.loads(path.read_text(encoding="utf-8"))["shapes"] if path.exists() else {}
+    old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    entries, shipped = old.get("shapes", {}), old.get(TRAINED)
     for name in options.only:
-        entries[name] = shape_entry(name, SHAPES[name])
-        print(name, entries[name]["short"]["noise"], flush=True)
+        if name == TRAINED:
+            shipped = trained.entry()
+        else:
+            entries[name] = shape_entry(name, SHAPES[name])
+        print(name, flush=True)
     versions = {package: version(package) for package in ("numpy", "torch", "transformers")}
     versions["python"] = platform.python_version()
-    document = {"format": FORMAT, "shapes": entries, "versions": versions}
+    document = {"format": FORMAT, "shapes": entries, TRAINED: shipped, "versions": versions}
     path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -12,7 +12,8 @@ set -euo pipefail
 here=$(cd "$(dirname "$(readlink -f "$0")")" && pwd)
 version=$(<"$here/../../.bazelversion")
 major=${version%%.*}
-prefix=${RANKPROOF_BAZEL_PREFIX:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/rankproof/bazel-$version}
+cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
+prefix=${RANKPROOF_BAZEL_PREFIX:-${cache:+$cache/rankproof/bazel-$version}}
 python=${RANKPROOF_PYTHON:-python3}
 # The suites that may carry the wanted version, tried in this order.
 suites=${RANKPROOF_DEBIAN_SUITES:-forky sid}

@@ -39,8 +39,10 @@ TABLE = {
     # The only place where the worker meets the maths.
     "worker/main.py": _allowed("errors identity model program wire"),
     "coordinator": _allowed(
-        "errors identity manifest program wire", "runfiles", tests="model worker"
+        "errors identity manifest program wire", "runfiles", tests="model simulation worker"
     ),
+    # The composition root: the only place where a run meets its judge.
+    "coordinator/main.py": _allowed("errors identity manifest oracle program wire"),
     # The only arrays of the coordinator: sums of partials.
     "coordinator/reduce.py": _allowed("errors program wire", "numpy"),
     "coordinator/reduce_test.py": _allowed("errors program wire", "numpy"),

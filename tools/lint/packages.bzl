@@ -11,6 +11,7 @@ PACKAGES = [
     "//testdata/golden",
     "//testdata/tiny-qwen35",
     "//tools",
+    "//tools/launcher",
     "//tools/lint",
     "//tools/pack",
     "//tools/proto",

@@ -1,6 +1,9 @@
 """Write the trained model in the Hugging Face layout and prove that transformers reads it back."""
 
+import hashlib
 import json
+import platform
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -10,6 +13,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3_5ForCausalLM
 
 from tools.tiny_model import architecture, byte_bpe
 
+FILES = (
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+)
 # The public checkpoints keep these two in float32 and everything else in bfloat16.
 FLOAT32_SUFFIXES = ("linear_attn.A_log", "linear_attn.norm.weight")
 
@@ -63,6 +73,15 @@ def check_folder(folder: Path, model: Qwen3_5ForCausalLM) -> None:
         difference = (loaded(ids).logits - model(ids).logits).abs().max().item()
     if difference != 0.0:
         raise ValueError(f"reloaded logits differ by {difference}")
+
+
+def write_provenance(folder: Path, record: dict[str, object]) -> None:
+    """provenance.json: the run's record, the versions and the SHA-256 of each file."""
+    packages = ("numpy", "safetensors", "tokenizers", "torch", "transformers")
+    versions = {package: version(package) for package in packages}
+    versions["python"] = platform.python_version()
+    digests = {file: hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in FILES}
+    _write_json(folder / "provenance.json", {**record, "sha256": digests, "versions": versions})
 
 
 def _write_json(path: Path, value: object) -> None:

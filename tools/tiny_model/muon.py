@@ -24,28 +24,25 @@ def orthogonalise(matrix: torch.Tensor) -> torch.Tensor:
     return x.T if tall else x
 
 
-class Muon(torch.optim.Optimizer):
+class Muon:
     """Nesterov momentum, orthogonalised, for two-dimensional parameters only."""
 
     def __init__(
-        self, parameters: Iterable[torch.nn.Parameter], lr: float, momentum: float, decay: float
+        self, parameters: Iterable[torch.nn.Parameter], momentum: float, decay: float
     ) -> None:
-        super().__init__(list(parameters), {"lr": lr, "momentum": momentum, "decay": decay})
+        """`decay`: weight decay per unit of rate."""
+        self._pairs = [(weight, torch.zeros_like(weight)) for weight in parameters]
+        self._momentum = momentum
+        self._decay = decay
 
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:
-        """One update of every parameter that has a gradient."""
-        if closure is not None:
-            raise ValueError("Muon takes no closure")
-        for group in self.param_groups:
-            for weight in group["params"]:
+    def step(self, rate: float) -> None:
+        """One update of every parameter from its gradient."""
+        with torch.no_grad():
+            for weight, velocity in self._pairs:
                 if weight.grad is None:
-                    continue
-                state = self.state[weight]
-                if not state:
-                    state["velocity"] = torch.zeros_like(weight)
-                velocity = state["velocity"].mul_(group["momentum"]).add_(weight.grad)
-                update = orthogonalise(weight.grad + group["momentum"] * velocity)
+                    raise ValueError("a parameter without a gradient cannot be updated")
+                velocity.mul_(self._momentum).add_(weight.grad)
+                update = orthogonalise(weight.grad + self._momentum * velocity)
                 scale = max(1.0, weight.shape[0] / weight.shape[1]) ** 0.5
-                weight.mul_(1.0 - group["lr"] * group["decay"])
-                weight.add_(update, alpha=-group["lr"] * scale)
+                weight.mul_(1.0 - rate * self._decay)
+                weight.add_(update, alpha=-rate * scale)

@@ -71,18 +71,18 @@ def held_out_loss(model: Qwen3_5ForCausalLM, items: list[torch.Tensor]) -> float
     rows = torch.stack([stream[i * 256 : i * 256 + 257] for i in range(count)])
     with torch.no_grad():
         losses = [loss_of(model, part) * len(part) for part in rows.split(8)]
-    return float(sum(losses)) / count
+    return float(sum(losses) / count)
 
 
-def optimisers(model: Qwen3_5ForCausalLM) -> list[tuple[torch.optim.Optimizer, float]]:
-    """Muon for the large matrices, AdamW for everything else, each with its full rate."""
-    matrices, others = [], []
+def optimisers(model: Qwen3_5ForCausalLM) -> tuple[Muon, torch.optim.Optimizer]:
+    """Muon for the large matrices, AdamW for everything else."""
+    matrices: list[torch.nn.Parameter] = []
+    others: list[torch.nn.Parameter] = []
     for name, weight in model.named_parameters():
         large = weight.ndim == 2 and min(weight.shape) >= 32 and "embed_tokens" not in name
         (matrices if large else others).append(weight)
     adam = torch.optim.AdamW(others, lr=VECTOR_RATE, betas=(0.9, 0.95), weight_decay=0.0)
-    muon = Muon(matrices, lr=MATRIX_RATE, momentum=0.95, decay=0.1)
-    return [(muon, MATRIX_RATE), (adam, VECTOR_RATE)]
+    return Muon(matrices, momentum=0.95, decay=0.1), adam
 
 
 def rate_factor(step: int, steps: int) -> float:
@@ -99,7 +99,7 @@ def sequence_length(step: int, steps: int) -> int:
 def fit(model: Qwen3_5ForCausalLM, items: list[torch.Tensor], steps: int) -> dict[str, object]:
     """Train in place; returns what the run's record says about it."""
     stream = Stream(items, torch.Generator().manual_seed(SEED + 1))
-    pairs = optimisers(model)
+    muon, adam = optimisers(model)
     started, smooth, tokens = time.monotonic(), math.log(architecture.VOCABULARY), 0
     for step in range(steps):
         length = sequence_length(step, steps)
@@ -107,11 +107,12 @@ def fit(model: Qwen3_5ForCausalLM, items: list[torch.Tensor], steps: int) -> dic
         loss = loss_of(model, rows)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimiser, rate in pairs:
-            for group in optimiser.param_groups:
-                group["lr"] = rate * rate_factor(step, steps)
-            optimiser.step()
-            optimiser.zero_grad()
+        factor = rate_factor(step, steps)
+        muon.step(MATRIX_RATE * factor)
+        for group in adam.param_groups:
+            group["lr"] = VECTOR_RATE * factor
+        adam.step()
+        model.zero_grad()
         tokens += rows.shape[0] * length
         smooth += 0.05 * (loss.item() - smooth)
         if step % 20 == 0:
@@ -134,13 +135,18 @@ def main() -> None:
     training = [item for i, item in enumerate(items) if i % HELD_OUT_EVERY]
     print(f"{len(texts)} documents, {sum(map(len, items))} tokens", flush=True)
     model = architecture.build(torch.Generator().manual_seed(SEED))
-    record = {"seed": SEED, "corpus_sha256": corpus.digest(texts), "documents": len(texts)}
-    record |= {"corpus_characters": sum(map(len, texts)), **fit(model, training, options.steps)}
+    record: dict[str, object] = {"seed": SEED, "corpus_sha256": corpus.digest(texts)}
+    record |= {
+        "documents": len(texts),
+        "corpus_characters": sum(map(len, texts)),
+        **fit(model, training, options.steps),
+    }
     export.round_to_file_precision(model)
     record["held_out_loss"] = held_out_loss(model, held_out)
     options.out.mkdir(parents=True, exist_ok=True)
     export.write_folder(options.out, model, tokenizer)
     export.check_folder(options.out, model)
+    export.write_provenance(options.out, record)
     print(json.dumps(record, indent=1))
 
 
