@@ -49,7 +49,7 @@ def test_the_document_states_its_check_values() -> None:
 def test_invalid_vectors(vector: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as refusal:
         tensor_bytes(*arguments(vector))
-    assert refusal.value.code == vector["error"]
+    assert refusal.value.code == vector["code"]
 
 
 def test_the_vectors_name_every_tensor_of_the_block_with_its_exponent() -> None:

@@ -81,6 +81,7 @@ def _every_tensor(seed: int, batch: int, sequence: int) -> dict[str, Any]:
         tensors += [_tensor(stage, None, "total", total), _tensor(stage, None, after, x)]
     return {
         "id": f"seed-{seed}-batch-{batch}-sequence-{sequence}-ranks-2",
+        "comment": "every tensor on the way, from the input to y",
         "flags": ["EveryTensor"],
         "seed": seed,
         "batch": batch,
@@ -110,6 +111,7 @@ def _output(seed: int, batch: int, sequence: int) -> dict[str, Any]:
         x = scalar.add(x, run(x, whole)["partial"])
     return {
         "id": f"y-seed-{seed}-batch-{batch}-sequence-{sequence}",
+        "comment": f"the output for seed {seed}, batch {batch}, sequence {sequence}",
         "flags": ["Output"],
         "seed": seed,
         "batch": batch,

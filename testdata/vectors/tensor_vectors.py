@@ -47,6 +47,7 @@ def _vector(
     data = struct.pack(f"<{count}f", *values)
     return {
         "id": identifier,
+        "comment": f"{count} elements of {name}, seed {seed}",
         "flags": [flag],
         "seed": seed,
         "tensor": name,
@@ -66,11 +67,12 @@ def _refused() -> Iterator[dict[str, Any]]:
     for identifier, seed in (("seed-negative", -1), ("seed-too-large", SEED_MAX + 1)):
         yield {
             "id": identifier,
+            "comment": f"seed {seed} is outside T3",
             "flags": ["SeedLimit"],
             "seed": seed,
             "tensor": "x",
             "count": 16,
             "exponent": INPUT_EXPONENT,
             "result": "invalid",
-            "error": "config.invalid",
+            "code": "config.invalid",
         }
