@@ -21,8 +21,9 @@ _ENCODER: Final = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
 )
 _INTEGER_DIGITS: Final = len(str(-INTEGER_MAX))
-# A string that never ends matches up to the end: a hostile text costs one pass, not one per quote.
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)
+# A string that never ends matches up to the end, and nothing is given back: a hostile text costs
+# one pass, not one per quote.
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\(?:.|\Z)[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 # A pair of surrogates, or else half of one (the group), or else any other escape.
 _ESCAPE: Final = re.compile(
     rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F])|.)", re.DOTALL

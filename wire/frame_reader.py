@@ -32,7 +32,9 @@ class FrameReader:
         self._refused = b""
 
     def receive_data(self, data: Buffer) -> None:
-        """Add bytes that arrived, cut anywhere."""
+        """Add bytes that arrived, cut anywhere; a dead reader keeps none (F9)."""
+        if self._failure is not None:
+            return
         if self._payload is None:
             self._buffer += data
             return

@@ -47,6 +47,7 @@ class Link:
     def __init__(self, connection: Connection, pipe: Pipe) -> None:
         self.connection = connection
         self.pipe = pipe
+        self._held: list[Buffer] = []
 
     def send(
         self,
@@ -55,10 +56,18 @@ class Link:
         payload: Buffer = b"",
         *,
         flags: int = 0,
+        hold: bool = False,
         deadline: float,
     ) -> None:
-        """Write one frame; DeadlineError, recorded and located. A broken write shows at a read."""
-        buffers = self.connection.send(kind, metadata, payload, flags=flags)
+        """Write one frame; DeadlineError, recorded and located. A broken write shows at a read.
+
+        hold: more follows at once, so the frame goes out with the next one. Frames that the peer
+        can only use together then cost it one wake-up instead of several.
+        """
+        self._held += self.connection.send(kind, metadata, payload, flags=flags)
+        if hold:
+            return
+        buffers, self._held = self._held, []
         try:
             self.pipe.send(buffers, deadline)
         except DeadlineError as error:

@@ -189,7 +189,7 @@ class Session:
 
     def adopt_epoch(self, first_epoch: int) -> None:
         """The first epoch (at least 1), which the coordinator's ACK will carry."""
-        if self.state not in (State.NEW, State.GREETED) or first_epoch < 1:
+        if self.state not in (State.NEW, State.GREETED) or not 1 <= first_epoch < 2**64:
             raise MisuseError(f"first epoch {first_epoch} in state {self.state.name}")
         self._first_epoch = first_epoch
 

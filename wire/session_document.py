@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from wire.frame import Side
-from wire.session import TABLE, Effect, Event, State, Transition
+from wire.session import TABLE, Effect, Event, Row, State, Transition
 
 _LETTERS = {Side.WORKER: "W", Side.COORDINATOR: "C"}
 # The other effects are named by S10 and follow from the state.
 _SHOWN_EFFECTS = frozenset({Effect.NEXT_PHASE, Effect.NEXT_EPOCH})
 
 
-def table() -> str:
+def table(rows: Mapping[State, Row] = TABLE) -> str:
     """S1 as a Markdown table."""
     lines = ["| state | sender | event -> next state |", "|---|:-:|---|"]
-    for state, row in TABLE.items():
+    for state, row in rows.items():
         if state is State.CLOSED:
             continue
         cells = [_arrow(event, transition) for event, transition in row.events.items()]
@@ -21,10 +23,10 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def diagram() -> str:
+def diagram(rows: Mapping[State, Row] = TABLE) -> str:
     """S1 as a Mermaid state diagram."""
     lines = ["stateDiagram-v2", f"    [*] --> {State.NEW.name}"]
-    for state, row in TABLE.items():
+    for state, row in rows.items():
         for event, transition in row.events.items():
             label = f"{_LETTERS[row.sender]} {event.value}{_effect(transition)}"
             lines.append(f"    {state.name} --> {transition.target.name}: {label}")
