@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 
 from errors import MisuseError
 from model.block import BlockExecutor
-from model.exact import F32
-from program.block import block_spec, input_payload, operand_shape, weight_payload
+from model.exact import F32, rotary_table
+from program.block import (
+    SEQUENCE_MAX,
+    WORLD_SIZES,
+    block_spec,
+    input_payload,
+    operand_shape,
+    weight_payload,
+)
 from program.spec import ProgramSpec
 
 
@@ -52,6 +61,17 @@ def step(group: list[BlockExecutor], x: F32, order: str = "pairwise") -> bytes:
     if len(outputs) != 1:
         raise MisuseError("the ranks' outputs differ")
     return outputs.pop()
+
+
+def digest_of_many() -> str:
+    """SHA-256 of outputs of several shapes at every world size, and of the rotary table."""
+    digest = hashlib.sha256()
+    for batch, sequence in ((1, 1), (1, 4), (2, 7), (3, 33)):
+        for world_size in WORLD_SIZES:
+            digest.update(step(executors(world_size, 11), operand(11, batch, sequence)))
+    for table in rotary_table(SEQUENCE_MAX):
+        digest.update(table.tobytes())
+    return digest.hexdigest()
 
 
 def _pairwise(partials: list[F32]) -> F32:
