@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from testdata.vectors.block_vectors import block_vectors
 from testdata.vectors.frame_vectors import frame_vectors
 from testdata.vectors.ledger_vectors import ledger_vectors
 from testdata.vectors.metadata_vectors import metadata_vectors
 from testdata.vectors.session_vectors import session_vectors
+from testdata.vectors.tensor_vectors import tensor_vectors
 
 FILES = {
+    "block.json": block_vectors,
     "frames.json": frame_vectors,
     "ledger.json": ledger_vectors,
     "metadata.json": metadata_vectors,
     "session.json": session_vectors,
+    "tensors.json": tensor_vectors,
 }
 
 
