@@ -18,10 +18,10 @@ import pytest
 
 SCRIPTS = ("tools/bazel", "tools/launcher/provision_bazel.sh", ".bazelversion")
 # What the scripts use of any Linux.
-SYSTEM = (
-    "awk bash basename cat chmod cut dirname env find flock grep head id ln ls mkdir mv printf "
-    "readlink rm sed sha256sum sleep sort timeout tr uname"
-).split()
+SYSTEM = """
+    awk bash basename cat chmod cut dirname env find flock grep head id ln ls mkdir mv printf
+    readlink rm sed sha256sum sleep sort timeout tr uname
+"""
 VERSION = "7.7.1"
 PYTHON = 'case "$*" in *version_info*) echo 3.11 ;; *) exit 0 ;; esac'
 APT_SOURCES = "echo https://mirror.example/debian/"
@@ -54,7 +54,7 @@ class Machine:
         return program
 
     def add_bazel(self, name: str, version: str, folder: Path | None = None) -> Path:
-        """Adds a Bazel of this version: asked for anything else, it prints its name and arguments."""
+        """Adds a Bazel of this version. Run otherwise, it prints its name and arguments."""
         answer = f'[ "$1" != --version ] || {{ echo "bazel {version}"; exit; }}'
         return self.add(name, f"{answer}\nprintf '%s|' {name} \"$@\"", folder)
 
@@ -96,7 +96,7 @@ def machine(tmp_path: Path) -> Machine:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(Path.cwd() / script, target)
     made.path.mkdir()
-    for name in SYSTEM:
+    for name in SYSTEM.split():
         found = shutil.which(name)
         if found is not None:
             (made.path / name).symlink_to(found)

@@ -11,7 +11,7 @@ set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 root=${here%/tools/pack}
 [ $# -gt 0 ] || set -- //tools/pack:distributions
-# Not under /tmp, which Bazel's sandbox hides.
+# Not under /tmp, which may be small: two output bases take gigabytes.
 parent=${RANKPROOF_SCRATCH:-${XDG_CACHE_HOME:-${HOME:?HOME or RANKPROOF_SCRATCH must be set}/.cache}/rankproof}
 mkdir -p "$parent"
 work=$(mktemp -d "$parent/reproducible.XXXXXX")

@@ -1,4 +1,4 @@
-"""Tests run with a network of their own: only loopback, and it is private to each test.
+"""Tests run with a network and a /tmp of their own: nothing of the machine, nothing of each other.
 
 Bazel falls back to a weaker sandbox without a word where Linux namespaces are not allowed;
 this test is what notices.
@@ -30,3 +30,12 @@ def test_loopback_works() -> None:
 def test_the_network_is_out_of_reach() -> None:
     with pytest.raises(OSError, match="unreachable"):
         socket.create_connection(UNROUTED, timeout=5)
+
+
+def test_tmp_is_private() -> None:
+    """A name in /tmp is short enough for a Unix socket, and nobody else has it."""
+    with Path("/tmp/rankproof-fixed-name").open("x"):
+        pass
+    # Bazel may mount its own folders there.
+    others = {path.name for path in Path("/tmp").iterdir() if not path.name.startswith("bazel-")}
+    assert others == {"rankproof-fixed-name"}
