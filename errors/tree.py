@@ -12,7 +12,7 @@ TPError                     code, diagnostics(), exit_code, http_status
   CapacityError             can never fit                                             exit 2   400
   OverloadError             the queue is full                                         exit 1   429
   EvidenceError             a verifier finding: case, check                           exit 1   500
-MisuseError                 our own bug; not a TPError, so nothing that handles outside faults catches it
+MisuseError                 our own bug; not a TPError, so no handler of outside faults catches it
 
 The rule that classifies a peer's failure (docs/spec/session.md, clause S7): no frame could be read
 -> protocol; a frame was read and it is not the agreed one -> contract; nothing came -> deadline.
