@@ -32,8 +32,10 @@ TOP_MAX: Final = 128
 SLOTS_MAX: Final = 256
 # 300 entries of at most 40 bytes leave four fifths of the plan for everything else.
 LOGIT_BIAS_ENTRIES_MAX: Final = 300
-# One (token id, log-probability) pair of a result is at most 16 bytes of RESULT's payload.
-ARTIFACT_PAIRS_MAX: Final = PAYLOAD_BYTES_MAX // 16
+# One (token id, log-probability) pair of a result is two binary32 of RESULT's payload.
+ARTIFACT_PAIRS_MAX: Final = PAYLOAD_BYTES_MAX // 8
+# Every token id up to here is exact in binary32.
+VOCAB_SIZE_MAX: Final = 2**24
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +171,10 @@ class PlanLimits:
             value = getattr(self, field)
             if type(value) is not int or not 1 <= value <= INTEGER_MAX:
                 raise ConfigError.single(field, value, "must be an integer of at least 1")
-        if self.slots > SLOTS_MAX:
-            raise ConfigError.single("slots", self.slots, f"must be at most {SLOTS_MAX}")
+        for field, largest in (("slots", SLOTS_MAX), ("vocab_size", VOCAB_SIZE_MAX)):
+            value = getattr(self, field)
+            if value > largest:
+                raise ConfigError.single(field, value, f"must be at most {largest}")
 
 
 def tokens_per_step_max(hidden_size: int, item_bytes: int) -> int:

@@ -50,14 +50,18 @@ def check_bounds(plan: StepPlan, limits: PlanLimits) -> None:
 
 def artifact_pairs(plan: StepPlan) -> int:
     """(token id, log-probability) pairs that the plan's artifacts hold."""
-    pairs = 0
-    for row in plan.rows:
-        match row.artifact:
-            case Sample(logprobs):
-                pairs += 1 + (logprobs or 0)
-            case Score(last, top):
-                pairs += last * (1 + top)
-    return pairs
+    return sum(row_pairs(row) for row in plan.rows)
+
+
+def row_pairs(row: Row) -> int:
+    """Pairs of one row: the sampled token and its alternatives, or those of every position."""
+    match row.artifact:
+        case Sample(logprobs):
+            return 0 if logprobs is None else 1 + logprobs
+        case Score(last, top):
+            return last * top
+        case None:
+            return 0
 
 
 def _demand(holds: bool, at: str, value: object, rule: str) -> None:

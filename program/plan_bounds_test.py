@@ -22,7 +22,7 @@ from program.plan import (
     Score,
     StepPlan,
 )
-from program.plan_bounds import artifact_pairs, check_bounds
+from program.plan_bounds import artifact_pairs, check_bounds, row_pairs
 from program.plan_cases import FIRST, LIMITS, SECOND, admit
 
 ADMIT = admit(0, 10, 1, (0, 1))
@@ -114,14 +114,21 @@ def test_bytes_of_the_plan_are_bounded() -> None:
 
 def test_log_probabilities_of_a_step_are_bounded() -> None:
     wide = PlanLimits(1000, 100_000, 4, 100_000, 1, 100_000)
-    count = ARTIFACT_PAIRS_MAX // 129
+    count = ARTIFACT_PAIRS_MAX // 128
     rows = (Row(1, 0, 0, (1,) * count, Score(last=count, top=128)),)
-    assert artifact_pairs(StepPlan(0, rows=rows)) <= ARTIFACT_PAIRS_MAX
+    assert artifact_pairs(StepPlan(0, rows=rows)) == ARTIFACT_PAIRS_MAX
     check_bounds(StepPlan(0, rows=rows), wide)
     rows = (Row(1, 0, 0, (1,) * (count + 1), Score(last=count + 1, top=128)),)
     with pytest.raises(ContractError) as caught:
         check_bounds(StepPlan(0, rows=rows), wide)
     assert caught.value.code == "contract.program"
+
+
+def test_pairs_of_a_row() -> None:
+    artifacts = (None, Sample(), Sample(0), Sample(3), Score(2, 5), Score(2, 0))
+    rows = tuple(Row(i, i, 0, (1, 2), artifact) for i, artifact in enumerate(artifacts))
+    assert [row_pairs(row) for row in rows] == [0, 0, 1, 4, 10, 0]
+    assert artifact_pairs(StepPlan(0, rows=rows)) == 15
 
 
 def test_alternatives_are_bounded_by_the_vocabulary() -> None:

@@ -11,6 +11,7 @@ from program.plan import (
     PAYLOAD_BYTES_MAX,
     PLAN_BYTES_MAX,
     SLOTS_MAX,
+    VOCAB_SIZE_MAX,
     Row,
     StepPlan,
     pages_needed,
@@ -53,6 +54,13 @@ def test_slots_are_bounded_by_the_bytes_of_a_plan() -> None:
     with pytest.raises(ConfigError) as caught:
         replace(LIMITS, slots=SLOTS_MAX + 1)
     assert caught.value.problems[0].field == "slots"
+
+
+def test_token_ids_are_exact_in_binary32() -> None:
+    replace(LIMITS, vocab_size=VOCAB_SIZE_MAX)
+    with pytest.raises(ConfigError) as caught:
+        replace(LIMITS, vocab_size=VOCAB_SIZE_MAX + 1)
+    assert caught.value.problems[0].field == "vocab_size"
 
 
 def test_the_plan_leaves_room_for_the_rest_of_a_command() -> None:
