@@ -15,6 +15,8 @@ from ledger import Step, Turn, metadata_bytes
 from matrix import EPOCH
 from run import Run
 
+_ABSENT = object()
+
 CaseCheck = Callable[[Run, Log], None]
 
 
@@ -152,7 +154,7 @@ def check_metadata(run: Run, log: Log) -> None:
         log.count()
         got, wanted = metadata_bytes(turn.record.data, header), expected_metadata(run, step)
         if got != wanted:
-            log.found(f"record {index}: {_first_difference(got, wanted)}", run.name)
+            log.found(f"record {index}: {first_difference(got, wanted)}", run.name)
 
 
 def expected_metadata(run: Run, step: Step) -> bytes:
@@ -164,7 +166,7 @@ def expected_metadata(run: Run, step: Step) -> bytes:
     return canonical.encode(metadata | {"rank": (step.rank + 1) % run.case.ranks})
 
 
-def _first_difference(got: bytes, wanted: bytes) -> str:
+def first_difference(got: bytes, wanted: bytes) -> str:
     """M5: the first differing key in sorted order, with both values."""
     predicted = canonical.decode_object(wanted)
     try:
@@ -172,9 +174,10 @@ def _first_difference(got: bytes, wanted: bytes) -> str:
     except canonical.CanonicalError as error:
         return f"metadata: {error}"
     for key in sorted(received.keys() | predicted.keys()):
-        if canonical.encode({"": received.get(key)}) != canonical.encode({"": predicted.get(key)}):
-            return f"{key} is {shown(received.get(key))}, agreed {shown(predicted.get(key))}"
-    return "metadata has a key that is not agreed"
+        have, agreed = received.get(key, _ABSENT), predicted.get(key, _ABSENT)
+        if _ABSENT in (have, agreed) or canonical.encode(have) != canonical.encode(agreed):
+            return f"{key} is {shown(have)}, agreed {shown(agreed)}"
+    return "equal"
 
 
 def check_accounting(run: Run, log: Log) -> None:

@@ -58,8 +58,8 @@ def problems(
         return
     yield from drawing.faults
     for kind, tag in TAGS.items():
-        wanted = _wanted(kind, records, payload_bytes, formula)
-        yield from _compare(kind, tag, drawing.elements.get(kind, []), wanted)
+        expected = wanted(kind, records, payload_bytes, formula)
+        yield from _compare(kind, tag, drawing.elements.get(kind, []), expected)
 
 
 def parse(data: bytes) -> Drawing:
@@ -129,7 +129,7 @@ def _active_faults(tag: str, attributes: Attributes) -> Iterator[str]:
             yield f"attribute {shown(name)} of {shown(tag)} is not allowed"
 
 
-def _wanted(
+def wanted(
     kind: str,
     records: Mapping[str, Mapping[str, Any]],
     payload_bytes: Mapping[tuple[int, int, int], int],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import frames
 from frames import HEADER, Header, Reading, Record
 from session import Session
+
+MAX_NAME_CHARS = 256
+MAX_DIMENSIONS = 4
 
 
 @dataclass(frozen=True)
@@ -41,27 +45,30 @@ class Turn:
 
 
 def replay(
-    records: Iterable[Record],
+    records: Sequence[Record],
     connections: Mapping[int, Sequence[Step]],
     phases: Sequence[str],
     epoch: int,
-    nothing_came: str,
+    deadline: bool = False,
 ) -> list[Turn]:
     """Reads and judges the records in order, each on the session of its rank.
 
-    `nothing_came` is the code for a receive without bytes: a tape alone can't tell the end of a
-    stream from a deadline. A refused frame changes no state, as the connection is dead after it.
+    `deadline` says that the run ended at one, which a tape doesn't show: what is missing of the
+    last frame then had not come in time, while otherwise the stream had ended. A refused frame
+    changes no state, as the connection is dead after it.
     """
     sessions: dict[int, Session] = {}
     taken: dict[int, int] = {}
     turns: list[Turn] = []
-    for record in records:
+    for number, record in enumerate(records, 1):
         session = sessions.setdefault(record.rank, Session(phases, epoch))
         connection = connections.get(record.rank, ())
         at = taken.get(record.rank, 0)
         step = connection[at] if at < len(connection) else None
         reading = frames.read_frame(record.data)
-        refusal = _refusal(record, reading, session, step, nothing_came)
+        refusal = _refusal(record, reading, session, step)
+        if deadline and number == len(records):
+            refusal = _late(record, refusal, session)
         turns.append(Turn(record, reading, session.state, session.phase, step, refusal))
         if refusal is None and reading.header is not None:
             session.accept(record.direction, reading.header)
@@ -69,11 +76,8 @@ def replay(
     return turns
 
 
-def _refusal(
-    record: Record, reading: Reading, session: Session, step: Step | None, nothing_came: str
-) -> str | None:
-    if not record.data:
-        return nothing_came
+def _refusal(record: Record, reading: Reading, session: Session, step: Step | None) -> str | None:
+    """The code of F7 or F8, else of the session, else of the metadata and the payload (S5)."""
     if reading.error is not None or reading.header is None:
         return reading.error
     refused = session.judge(record.direction, reading.header)
@@ -87,6 +91,14 @@ def _refusal(
     return None if agreed else "contract.metadata"
 
 
+def _late(record: Record, refusal: str | None, session: Session) -> str | None:
+    """S7: the code of the last frame of a run that ended at a deadline."""
+    missing = record.direction == "send" or refusal in ("protocol.closed", "protocol.truncated")
+    if not missing:
+        return refusal
+    return "deadline.handshake" if session.phase == "hello" else f"deadline.{record.direction}"
+
+
 def metadata_bytes(data: bytes, header: Header) -> bytes:
     """The metadata of a frame as it stands in its bytes."""
     return data[HEADER.size : HEADER.size + header.metadata_bytes]
@@ -95,7 +107,9 @@ def metadata_bytes(data: bytes, header: Header) -> bytes:
 def entry(index: int, turn: Turn) -> dict[str, Any]:
     """The ledger entry of a turn, with the keys of S12."""
     header, metadata = turn.reading.header, turn.reading.metadata
-    tensor = header is not None and header.kind in frames.TENSOR_KINDS and metadata is not None
+    tensor = header is not None and header.kind in frames.TENSOR_KINDS
+    named = metadata if tensor and metadata is not None else {}
+    payload = turn.reading.payload if tensor and turn.refusal is None else None
     return {
         "index": index,
         "direction": turn.record.direction,
@@ -106,13 +120,25 @@ def entry(index: int, turn: Turn) -> dict[str, Any]:
         "sequence": None if header is None else header.sequence,
         "state": turn.state,
         "phase": turn.phase,
-        "tensor": metadata.get("tensor") if tensor and metadata is not None else None,
-        "shape": metadata.get("shape") if tensor and metadata is not None else None,
+        "tensor": _name(named.get("tensor")),
+        "shape": _shape(named.get("shape")),
         "metadata_bytes": None if header is None else header.metadata_bytes,
         "payload_bytes": None if header is None else header.payload_bytes,
+        "payload_sha256": None if payload is None else hashlib.sha256(payload).hexdigest(),
         "checksum": None if header is None else header.checksum,
         "error": turn.refusal,
     }
+
+
+def _name(value: Any) -> str | None:
+    return value if isinstance(value, str) and len(value) <= MAX_NAME_CHARS else None
+
+
+def _shape(value: Any) -> list[int] | None:
+    """A shape as M2 and M3 say, 0 allowed, else None."""
+    if not isinstance(value, list) or not 1 <= len(value) <= MAX_DIMENSIONS:
+        return None
+    return value if all(type(each) is int and each >= 0 for each in value) else None
 
 
 @dataclass(frozen=True)

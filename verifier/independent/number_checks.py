@@ -13,7 +13,7 @@ import reference
 import tensors
 from bundle import difference
 from case_checks import expected_metadata
-from findings import Log, shown
+from findings import Log
 from frames import HEADER, write_frame
 from ledger import Step
 from matrix import FAULT_KINDS
@@ -80,8 +80,10 @@ def check_arithmetic(run: Run, log: Log) -> None:
                 log.found(f"result of rank {rank}: {_first_element(got, wanted.result)}", run.name)
 
 
-def _first_element(got: bytes, wanted: bytes) -> str:
+def _first_element(got: bytes, wanted: bytes | None) -> str:
     """Index and both values of the first differing binary32 element."""
+    if wanted is None:
+        return "the partials have no sum: lengths differ, or a value is out of range"
     if len(got) != len(wanted):
         return f"{len(got)} bytes, recomputed {len(wanted)}"
     for at in range(0, len(got), 4):

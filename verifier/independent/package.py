@@ -129,7 +129,7 @@ def read_regular(path: Path) -> bytes:
     """Reads a regular file within MAX_FILE_BYTES, following no link and waiting on no FIFO."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(handle, "rb") as file:
+        with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise Unreadable(f"{shown(path.name)} is not a regular file")
             data = file.read(MAX_FILE_BYTES + 1)

@@ -28,7 +28,7 @@ def problems(
     try:
         lines = _lines(data)
         yield from _compare("Numbers", _section(lines, "## Numbers"), _numbers(totals))
-        yield from _compare("Cases", _section(lines, "## Cases"), _cases(records))
+        yield from _compare("Cases", _section(lines, "## Cases"), case_rows(records))
     except ReportError as error:
         yield str(error)
 
@@ -57,7 +57,7 @@ def _numbers(totals: Mapping[str, Any]) -> list[str]:
     return [*NUMBERS_HEAD, *rows]
 
 
-def _cases(records: Iterable[Mapping[str, Any]]) -> list[str]:
+def case_rows(records: Iterable[Mapping[str, Any]]) -> list[str]:
     rows = []
     for each in records:
         error = each["error"] or {}

@@ -15,8 +15,6 @@ from ledger import Step, Turn
 from matrix import EPOCH, FAULT_KINDS, Case
 from package import Unreadable, case_path
 
-_NOTHING_CAME = ("protocol.closed", "deadline.receive")
-
 
 @dataclass
 class Run:
@@ -78,15 +76,14 @@ def load(package: Bundle, case: Case, claim: dict[str, Any] | None) -> Run:
 def _load_tape(package: Bundle, run: Run) -> int:
     path = case_path(run.name, "tape.bin")
     fault = run.case.fault
-    code = None if fault is None else FAULT_KINDS[fault.kind].code
-    nothing_came = code if code in _NOTHING_CAME else _NOTHING_CAME[0]
+    deadline = fault is not None and FAULT_KINDS[fault.kind].outcome == "deadline"
     connections = script.connections(
         script.clean_steps(run.case.ranks, run.case.batch, run.case.sequence, EPOCH)
     )
     try:
         data = package.package.read(path)
         run.digests["tape"] = package.package.digest(path).sha256
-        run.turns = ledger.replay(read_tape(data), connections, block.PHASES, EPOCH, nothing_came)
+        run.turns = ledger.replay(read_tape(data), connections, block.PHASES, EPOCH, deadline)
     except (Unreadable, TapeError) as error:
         run.tape_fault = str(error)
         return package.package.sizes.get(path, 0)

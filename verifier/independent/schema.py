@@ -169,6 +169,7 @@ LEDGER_RULES: dict[str, Rule] = {
     ),
     "metadata_bytes": _COUNT_OR_NULL,
     "payload_bytes": _COUNT_OR_NULL,
+    "payload_sha256": optional(digest),
     "checksum": _COUNT_OR_NULL,
     "error": _TEXT_OR_NULL,
 }

@@ -80,24 +80,30 @@ def clean_steps(ranks: int, batch: int, sequence: int, epoch: int) -> tuple[Step
             writer.tensor("send", rank, "WEIGHT", "load", name, shape)
     for rank in world:
         writer.tensor("send", rank, "INPUT", "load", "x", tokens)
-    for number, phase in enumerate(block.PHASES):
-        before = block.PHASES[number - 1] if number else "load"
-        _stage(writer, world, phase, before, tokens)
+        writer.add("send", rank, "COMMAND", "load", _command(block.PHASES[0]))
+    for number, phase in enumerate(block.PHASES, 1):
+        _stage(writer, world, phase, block.PHASES[number : number + 1], tokens)
     for rank in world:
         writer.tensor("receive", rank, "RESULT", "result", "y", tokens)
     return tuple(writer.steps)
 
 
-def _stage(writer: _Writer, world: range, phase: str, before: str, tokens: Sequence[int]) -> None:
-    command = {"phase": phase, "plan": None, "step": 0}
-    for rank in world:
-        writer.add("send", rank, "COMMAND", before, command)
+def _stage(
+    writer: _Writer, world: range, phase: str, following: Sequence[str], tokens: Sequence[int]
+) -> None:
+    """One stage from its partials to its reductions, and the COMMAND of the next, if any."""
     for rank in world:
         writer.tensor("receive", rank, "PARTIAL", phase, f"{phase}.partial", tokens)
         fence = {"phase": phase, "report": None, "tensors": 1}
         writer.add("receive", rank, "FENCE", phase, fence)
     for rank in world:
         writer.tensor("send", rank, "REDUCTION", phase, f"{phase}.total", tokens)
+        for each in following:
+            writer.add("send", rank, "COMMAND", phase, _command(each))
+
+
+def _command(phase: str) -> dict[str, Any]:
+    return {"phase": phase, "plan": None, "step": 0}
 
 
 def _agreement(ranks: int) -> dict[str, Any]:

@@ -38,6 +38,10 @@ TABLE = {
 STATES = tuple(TABLE)
 
 
+class IllegalEventError(ValueError):
+    """A frame was taken that the state refuses: a fault of the caller."""
+
+
 class Session:
     """Judges the frames of one connection in turn; after a refused frame it must not be used again.
 
@@ -88,7 +92,7 @@ class Session:
         """Takes a frame that `judge` let pass."""
         following = self._next_state(direction, header)
         if following is None:
-            raise ValueError(f"{header.kind} is not an event of {self.state}")
+            raise IllegalEventError(f"{header.kind} is not an event of {self.state}")
         self._epoch = self.epoch
         self._sequences[direction] += 1
         if self.state == "REDUCED" or (self.state == "FENCED" and following == "OPEN"):
