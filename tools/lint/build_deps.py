@@ -28,6 +28,8 @@ WHEELS = {
 
 # Run by hand, with libraries that the build does not have.
 NOT_BUILT = ("tools/golden/", "tools/tiny_model/")
+# Added to targets by macros.
+OF_MACROS = frozenset({"tools/pack/archive_test.py", "tools/python/pytest_main.py"})
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,10 @@ class Workspace:
 
     targets: Mapping[str, Target]
     providers: Mapping[str, frozenset[str]]
+
+    def sources_of(self, label: str) -> tuple[str, ...]:
+        """The sources of a target; none for one that is not of Python."""
+        return self.targets[label].sources if label in self.targets else ()
 
 
 def module_names(target: Target, source: str) -> Iterator[str]:
@@ -93,6 +99,11 @@ def check_target(
     """Compares the imports of one target's sources with its dependencies."""
     used: set[str] = set()
     for path in target.sources:
+        # A program over a library of the same source has what that library has.
+        same = {dep for dep in target.deps if path in known.sources_of(dep)}
+        used |= same
+        if same:
+            continue
         for line, module, full in _needed(ast.parse(sources.get(path, ""), path)):
             wanted = _provided(module, full, known.providers)
             if not wanted or target.label in wanted:
@@ -104,9 +115,7 @@ def check_target(
                 yield Finding(path, line, "build-deps", text)
     for dep in sorted(target.deps - used):
         # A library without Python sources is there for its data.
-        provides = dep.startswith("requirement:") or (
-            dep in known.targets and known.targets[dep].sources
-        )
+        provides = dep.startswith("requirement:") or known.sources_of(dep)
         if provides and target.sources:
             text = f"{target.label} depends on {dep} and does not import it"
             yield Finding(build_file, target.line, "build-deps", text)
@@ -124,5 +133,5 @@ def check(targets: Mapping[str, list[Target]], sources: Mapping[str, str]) -> It
             owned.update(target.sources)
             yield from check_target(build_file, target, sources, known)
     for path in sources:
-        if path not in owned and path.endswith(".py") and not path.startswith(NOT_BUILT):
+        if path not in owned | OF_MACROS and not path.startswith(NOT_BUILT):
             yield Finding(path, 0, "build-deps", "no target has this file among its sources")

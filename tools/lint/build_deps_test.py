@@ -103,6 +103,26 @@ def test_bare_names_where_the_package_is_an_import_root() -> None:
     assert list(build_deps.check(targets, sources)) == []
 
 
+def test_a_program_over_a_library_of_the_same_source() -> None:
+    text = """\
+py_library(
+    name = "main",
+    srcs = ["main.py"],
+    deps = ["//errors"],
+)
+
+py_binary(
+    name = "worker",
+    srcs = ["main.py"],
+    deps = [":main"],
+)
+"""
+    files = {"worker/BUILD.bazel": text, "errors/BUILD.bazel": ERRORS}
+    targets = {path: read(path, build) for path, build in files.items()}
+    sources = {"worker/main.py": "import errors", "errors/__init__.py": ""}
+    assert list(build_deps.check(targets, sources)) == []
+
+
 def test_named_and_added_lists_are_read() -> None:
     text = 'D = [":a"]\n\npy_library(name = "x", srcs = ["x.py"], deps = D + [":b"])\n'
     (target,) = read("wire/BUILD.bazel", text)

@@ -2,12 +2,16 @@
 
 PACKAGES = [
     "//",
+    "//coordinator",
     "//docs/spec",
     "//errors",
+    "//evidence",
     "//identity",
     "//manifest",
+    "//model",
     "//oracle",
     "//program",
+    "//simulation",
     "//testdata/golden",
     "//testdata/tiny-qwen35",
     "//tools",
@@ -17,13 +21,19 @@ PACKAGES = [
     "//tools/proto",
     "//tools/python",
     "//tools/tiny_model",
+    "//wire",
+    "//worker",
 ]
 
 # The packages whose sources produce a run; their digest is what --version prints and what a run
 # and an evidence package record (docs/spec/evidence.md, E4).
 RUN_PACKAGES = [
+    "//coordinator",
     "//errors",
     "//identity",
     "//manifest",
+    "//model",
     "//program",
+    "//wire",
+    "//worker",
 ]

@@ -28,7 +28,8 @@ def test_the_tree(command: tuple[str, ...]) -> None:
     paths = files(ROOT, ".py", ".pyi")
     assert "errors/tree.py" in paths
     result = ruff(*command, *paths)
-    assert result.returncode == 0, result.stdout + result.stderr
+    if result.returncode != 0:
+        raise AssertionError(result.stdout + result.stderr)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def py_dist_test(name, dist, binary, run, **kwargs):
     )
     pytest_test(
         name = name,
-        srcs = ["//tools/pack:archive_cases.py"],
+        srcs = ["//tools/pack:archive_test.py"],
         data = [
             dist,
             rebuilt,
