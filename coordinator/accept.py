@@ -9,17 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
 from coordinator.processes import WorkerExit
 from errors import ContractError, DeadlineError, PeerError, ProtocolError
 from wire.connection import Connection
 from wire.frame import Kind, Side
 from wire.frame_reader import FrameReader
-from wire.recorder import Recorder
 from wire.limits import READ_BYTES
 from wire.link import Link
 from wire.metadata import Hello
+from wire.recorder import Recorder
 from wire.session import Session
-from wire.socket_pipe import Listener, SocketPipe, wait_readable
+from wire.socket_pipe import Listener, SocketPipe, Source, wait_readable
 
 HELLO_PHASE = "hello"
 AGREED_HELLO = ("little", "<f4")
@@ -90,7 +91,7 @@ class Acceptor:
                 phase=HELLO_PHASE,
             )
         waiting = list(self._pending)
-        sources = [self._listener, *(pending.pipe for pending in waiting)]
+        sources: list[Source] = [self._listener, *(pending.pipe for pending in waiting)]
         for index in wait_readable(sources, min(deadline, now + _LIVENESS_S)):
             if index == 0:
                 self._admit(deadline)

@@ -1,4 +1,4 @@
-"""One run of the frozen block: connect, load, one step, close. The same for processes and simulation."""
+"""One run of the frozen block: connect, load, one step, close; real ranks or simulated ones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from program.block import (
 )
 from program.digest import program_digest
 from program.spec import ProgramSpec
-from wire.ledger import Recorder
 from wire.link import Link
+from wire.recorder import Recorder
 
 
 @dataclass(frozen=True)

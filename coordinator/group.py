@@ -14,7 +14,9 @@ from typing import Protocol
 
 from coordinator.reduce import reduce_partials
 from errors import ContractError, MisuseError, PeerError, PoisonedError
-from program.spec import INPUT_PHASE, LOAD_PHASE, RESULT_PHASE, Loading, ProgramSpec
+from program.spec import LOAD_PHASE, RESULT_PHASE, Loading, ProgramSpec
+from wire.agreed import AgreedMetadata
+from wire.canonical import JsonValue
 from wire.frame import Buffer, Kind
 from wire.limits import FLAG_FOLDED
 from wire.link import Link
@@ -22,11 +24,8 @@ from wire.metadata import (
     Ack,
     Command,
     Fence,
-    JsonValue,
     Load,
     Result,
-    Tensor,
-    payload_bytes,
 )
 
 
@@ -62,17 +61,19 @@ class StepInput:
 
     shape: tuple[int, ...]
     operand: Buffer | None = None
-    plan: JsonValue = None
+    plan: Mapping[str, JsonValue] | None = None
     result: tuple[str, tuple[int, ...]] | None = None
 
 
 @dataclass(frozen=True)
 class RankResult:
-    """One rank's RESULT: metadata as read, payload as it came."""
+    """One rank's RESULT. report: null where the program predicts the whole frame."""
 
     rank: int
-    result: Result
+    tensor: str
+    shape: tuple[int, ...]
     payload: Buffer
+    report: Mapping[str, JsonValue] | None
 
 
 WeightSource = Callable[[str, int], Buffer]
@@ -92,9 +93,8 @@ class Group:
         self._links = tuple(links)
         self._deadlines = deadlines
         self._step = 0
-        # Metadata depends on (kind, rank, stage, shape) only: encoded once, then sent and compared
-        # as bytes.
-        self._encoded: dict[tuple[Kind, int, int, tuple[int, ...]], bytes] = {}
+        dtype, phases = self.spec.partial_dtype.value, self.spec.phases
+        self._agreed = [AgreedMetadata(rank, phases, dtype) for rank in range(len(links))]
 
     def open(self) -> None:
         """Send ACK to every rank: from here on the session has an epoch and a program."""
@@ -118,11 +118,9 @@ class Group:
             raise MisuseError(f"program {self.spec.name} loads from a checkpoint")
         with self._fail_stop():
             for rank, link in enumerate(self._links):
-                for index, weight in enumerate(self.spec.weights):
+                for weight in self.spec.weights:
                     shape = weight.local_shape(rank, self.spec.world_size)
-                    metadata = self._tensor(
-                        Kind.WEIGHT, rank, index, shape, LOAD_PHASE, weight.name
-                    )
+                    metadata = self._agreed[rank].weight(weight.name, shape).metadata
                     self._send(link, Kind.WEIGHT, metadata, source(weight.name, rank))
 
     def load_local(
@@ -143,8 +141,7 @@ class Group:
         Raises PeerError for the first failure, which poisons the group; PoisonedError after that.
         """
         with self._fail_stop():
-            self._feed(step)
-            self._command(0, step.plan)
+            self._start(step)
             for stage in range(len(self.spec.stages)):
                 partials = [
                     self._collect(rank, link, stage, step.shape)
@@ -163,7 +160,7 @@ class Group:
             link.close()
 
     def stop(self, cause: PeerError) -> None:
-        """Poison the group from outside (a dead process, an idle hang-up); keeps the first cause."""
+        """Poison the group from outside (a dead process, a hang-up); the first cause stays."""
         if self.poison is None:
             self.poison = cause
         self.close()
@@ -179,10 +176,17 @@ class Group:
             raise
 
     def _send(
-        self, link: Link, kind: Kind, metadata: bytes, payload: Buffer = b"", flags: int = 0
+        self,
+        link: Link,
+        kind: Kind,
+        metadata: bytes,
+        payload: Buffer = b"",
+        flags: int = 0,
+        *,
+        hold: bool = False,
     ) -> None:
         deadline = link.pipe.clock() + self._deadlines.send_ms / 1000
-        link.send(kind, metadata, payload, flags=flags, deadline=deadline)
+        link.send(kind, metadata, payload, flags=flags, hold=hold, deadline=deadline)
 
     def _load_report(self, rank: int, link: Link) -> Mapping[str, JsonValue]:
         deadline = link.pipe.clock() + self._deadlines.load_ms / 1000
@@ -195,72 +199,62 @@ class Group:
                 raise ContractError("metadata", "report is null, agreed an object")
         return fence.report
 
-    def _feed(self, step: StepInput) -> None:
-        if step.operand is None:
-            return
+    def _start(self, step: StepInput) -> None:
+        """To each rank its INPUT, if the program has one, and the COMMAND of the first phase."""
         for rank, link in enumerate(self._links):
-            metadata = self._tensor(Kind.INPUT, rank, 0, step.shape, INPUT_PHASE, "x")
-            self._send(link, Kind.INPUT, metadata, step.operand)
+            if step.operand is not None:
+                metadata = self._agreed[rank].operand(step.shape).metadata
+                self._send(link, Kind.INPUT, metadata, step.operand, hold=True)
+            self._send(link, Kind.COMMAND, self._first_command(rank, step.plan))
 
-    def _command(self, stage: int, plan: JsonValue) -> None:
-        for rank, link in enumerate(self._links):
-            command = Command(phase=self.spec.phases[stage], plan=plan, rank=rank, step=self._step)
-            self._send(link, Kind.COMMAND, command.to_bytes())
+    def _first_command(self, rank: int, plan: Mapping[str, JsonValue] | None) -> bytes:
+        if plan is None:
+            return self._agreed[rank].command(0, self._step).metadata
+        phase = self.spec.phases[0]
+        return Command(phase=phase, plan=plan, rank=rank, step=self._step).to_bytes()
 
     def _collect(self, rank: int, link: Link, stage: int, shape: tuple[int, ...]) -> Buffer:
         """One rank's PARTIAL and, unless folded, its FENCE, under one deadline."""
-        phase = self.spec.phases[stage]
+        agreed = self._agreed[rank]
         deadline = link.pipe.clock() + self._deadlines.phase_ms / 1000
-        metadata = self._tensor(Kind.PARTIAL, rank, stage, shape, phase, f"{phase}.partial")
-        size = payload_bytes(shape, self.spec.partial_dtype.value)
-        frame = link.receive(metadata, size, deadline=deadline)
+        frame = link.receive(*agreed.partial(stage, shape), deadline=deadline)
         if not self.spec.folded:
-            link.receive(self._fence(rank, stage), 0, deadline=deadline)
+            link.receive(*agreed.fence(stage), deadline=deadline)
         return frame.payload
 
     def _broadcast(self, stage: int, total: Buffer, shape: tuple[int, ...]) -> None:
-        phase = self.spec.phases[stage]
+        """To each rank the sum and, unless it is folded into it, the COMMAND of the next phase."""
         last = stage + 1 == len(self.spec.stages)
+        commanded = not last and not self.spec.folded
         flags = FLAG_FOLDED if self.spec.folded and not last else 0
         for rank, link in enumerate(self._links):
-            metadata = self._tensor(Kind.REDUCTION, rank, stage, shape, phase, f"{phase}.total")
-            self._send(link, Kind.REDUCTION, metadata, total, flags)
-        if not last and not self.spec.folded:
-            self._command(stage + 1, None)
+            agreed = self._agreed[rank]
+            metadata = agreed.reduction(stage, shape).metadata
+            self._send(link, Kind.REDUCTION, metadata, total, flags, hold=commanded)
+            if commanded:
+                self._send(link, Kind.COMMAND, agreed.command(stage + 1, self._step).metadata)
 
     def _result(self, rank: int, link: Link, step: StepInput, first: Buffer | None) -> RankResult:
         """One rank's RESULT. first: rank 0's payload where all ranks must return the same bytes."""
-        expected, size = self._agreed_result(rank, step)
         deadline = link.pipe.clock() + self._deadlines.phase_ms / 1000
-        frame = link.receive(expected, size, deadline=deadline)
+        if step.result is not None:
+            name, shape = step.result
+            agreed = self._agreed[rank].result(name, shape, self._step)
+            frame = link.receive(*agreed, deadline=deadline)
+            with _condemning(link):
+                if first is not None and frame.payload != first:
+                    raise ContractError("ranks_disagree", f"{name!r} differs from rank 0's")
+            return RankResult(rank, name, shape, frame.payload, None)
+        frame = link.receive(deadline=deadline)
         with _condemning(link):
             result = Result.parse(frame.metadata)
             received = (result.phase, result.rank, result.step, result.dtype)
-            agreed = (RESULT_PHASE, rank, self._step, self.spec.partial_dtype.value)
-            if received != agreed:
+            wanted = (RESULT_PHASE, rank, self._step, self.spec.partial_dtype.value)
+            if received != wanted:
                 raise ContractError(
-                    "metadata", f"phase, rank, step, dtype are {received}, agreed {agreed}"
+                    "metadata", f"phase, rank, step, dtype are {received}, agreed {wanted}"
                 )
-            if first is not None and frame.payload != first:
-                raise ContractError("ranks_disagree", f"{result.tensor!r} differs from rank 0's")
-        return RankResult(rank, result, frame.payload)
-
-    def _agreed_result(self, rank: int, step: StepInput) -> tuple[bytes | None, int | None]:
-        """The whole RESULT metadata and payload size where the program predicts them."""
-        if step.result is None:
-            return None, None
-        name, shape = step.result
-        dtype = self.spec.partial_dtype.value
-        result = Result(
-            dtype=dtype,
-            phase=RESULT_PHASE,
-            rank=rank,
-            report=None,
-            shape=shape,
-            step=self._step,
-            tensor=name,
-        )
-        return result.to_bytes(), payload_bytes(shape, dtype)
+        return RankResult(rank, result.tensor, result.shape, frame.payload, result.report)
 
     def _results(self, step: StepInput) -> list[RankResult]:
         results: list[RankResult] = []
@@ -268,25 +262,6 @@ class Group:
             first = results[0].payload if results and step.result is not None else None
             results.append(self._result(rank, link, step, first))
         return results
-
-    def _fence(self, rank: int, stage: int) -> bytes:
-        key = (Kind.FENCE, rank, stage, ())
-        encoded = self._encoded.get(key)
-        if encoded is None:
-            fence = Fence(phase=self.spec.phases[stage], rank=rank, report=None, tensors=1)
-            encoded = self._encoded[key] = fence.to_bytes()
-        return encoded
-
-    def _tensor(
-        self, kind: Kind, rank: int, index: int, shape: tuple[int, ...], phase: str, name: str
-    ) -> bytes:
-        key = (kind, rank, index, shape)
-        encoded = self._encoded.get(key)
-        if encoded is None:
-            dtype = self.spec.partial_dtype.value
-            tensor = Tensor(dtype=dtype, phase=phase, rank=rank, shape=shape, tensor=name)
-            encoded = self._encoded[key] = tensor.to_bytes()
-        return encoded
 
 
 @contextmanager

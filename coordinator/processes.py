@@ -7,15 +7,14 @@ program (`ExecLauncher`), or a fork of a loaded parent (evidence and benchmarks)
 from __future__ import annotations
 
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from coordinator.last_words import LastWords
 from errors import TPError
 
-LAST_WORDS_BYTES_MAX = 4_096
 _KILL_MS = 5_000
 
 
@@ -37,6 +36,9 @@ class WorkerProcess(Protocol):
     def last_words(self) -> str:
         """The end of what it wrote on standard error."""
 
+    def close(self) -> None:
+        """Let go of what was captured; after the process was reaped."""
+
 
 class Launcher(Protocol):
     """Starts one worker that will connect to `address` as `rank`."""
@@ -49,18 +51,17 @@ class ExecProcess:
 
     def __init__(self, rank: int, argv: Sequence[str], env: Mapping[str, str]) -> None:
         self.rank = rank
-        # A file, not a pipe: a talkative worker must never block on a reader that is busy.
-        self._stderr = tempfile.TemporaryFile()
+        self._words = LastWords()
         try:
             self._popen = subprocess.Popen(
                 list(argv),
                 env=dict(env),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=self._stderr,
+                stderr=self._words.fileno(),
             )
         except OSError as failure:
-            self._stderr.close()
+            self._words.close()
             raise TPError("process.start", f"can't start {argv[0]}: {failure.strerror}") from None
         self.pid = self._popen.pid
 
@@ -77,15 +78,10 @@ class ExecProcess:
         self._popen.kill()
 
     def last_words(self) -> str:
-        if self._stderr.closed:
-            return ""
-        size = self._stderr.seek(0, 2)
-        self._stderr.seek(max(0, size - LAST_WORDS_BYTES_MAX))
-        return self._stderr.read().decode("utf-8", "replace").strip()
+        return self._words.text()
 
     def close(self) -> None:
-        """Let go of the captured output."""
-        self._stderr.close()
+        self._words.close()
 
 
 @dataclass(frozen=True)
@@ -154,5 +150,6 @@ class Workers:
             self.exits.append(
                 WorkerExit(process.rank, process.pid, status, killed, process.last_words())
             )
+            process.close()
         self._running.clear()
         return self.exits

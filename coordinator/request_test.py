@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from coordinator.request import (
@@ -90,6 +93,20 @@ def test_full_product(state: RequestState, event: RequestEvent) -> None:
 
 def test_the_table_names_every_state() -> None:
     assert set(TABLE) == set(RequestState)
+
+
+def test_the_document_has_the_same_table() -> None:
+    """docs/spec/plan.md, L13: `event`, `event` -> `next`; ..."""
+    text = Path("docs/spec/plan.md").read_text("utf-8")
+    for state, row in EXPECTED.items():
+        (line,) = [line for line in text.splitlines() if line.startswith(f"| `{state}` |")]
+        documented: dict[str, str | None] = dict.fromkeys(row)
+        for part in line.split("|")[2].split(";"):
+            if "->" in part:
+                events, following = part.split("->")
+                names = re.findall(r"`(\w+)`", events)
+                documented.update(dict.fromkeys(names, following.strip(" `")))
+        assert documented == row
 
 
 @pytest.mark.parametrize("first", [RequestEvent.STOP, RequestEvent.LENGTH, RequestEvent.CANCEL])

@@ -21,7 +21,7 @@ def test_folders_are_made(tmp_path: Path) -> None:
     files = RunFiles(tmp_path / "a" / "b")
     files.write(OUTPUT, b"data")
     assert (tmp_path / "a" / "b" / OUTPUT).read_bytes() == b"data"
-    assert os.listdir(files.directory) == [OUTPUT]
+    assert [path.name for path in files.directory.iterdir()] == [OUTPUT]
 
 
 @pytest.mark.parametrize("name", ["file", "file/below"])
@@ -41,7 +41,7 @@ def test_a_failed_write_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(TPError) as failure:
         files.write(OUTPUT, b"data")
     assert failure.value.code == "output.write"
-    assert os.listdir(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_observations_are_canonical_lines(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from evidence.matrix import (
 from program.block import block_payload_bytes
 
 Record = Mapping[str, Any]
+Records = Mapping[tuple[Any, ...], Record]
 
 WIDTH, HEIGHT = 960, 900
 INK, FAINT, GRID = "#1f2933", "#7b8794", "#e4e7eb"
@@ -75,7 +76,7 @@ def _error_axes() -> Iterator[str]:
                 yield _line(x, 56, x, 334)
 
 
-def _error_marks(clean: Mapping[tuple[object, ...], Record]) -> Iterator[str]:
+def _error_marks(clean: Records) -> Iterator[str]:
     points = [(b, s) for b in BATCHES for s in SEEDS]
     for column, (ranks, order, sequence) in enumerate(_columns()):
         for index, (batch, seed) in enumerate(points):
@@ -89,7 +90,7 @@ def _error_marks(clean: Mapping[tuple[object, ...], Record]) -> Iterator[str]:
             )
 
 
-def _faults(faults: Mapping[tuple[object, ...], Record]) -> Iterator[str]:
+def _faults(faults: Records) -> Iterator[str]:
     yield from _title(356, "Each fault: outcome, and where it was found", "number: faulty rank")
     for p, phase in enumerate(FAULT_PHASES):
         yield _text(240 + 150 * p + 65, 374, f"phase {phase}", anchor="middle")
@@ -125,7 +126,7 @@ def _fault_cell(record: Record, x: float, row: int) -> str:
     )
 
 
-def _bytes(clean: Mapping[tuple[object, ...], Record]) -> Iterator[str]:
+def _bytes(clean: Records) -> Iterator[str]:
     yield from _title(632, "Payload bytes of a clean case", "bar: measured; line: formula")
     for value in (0, 10_000, 20_000, 30_000):
         y = 840 - 180 * value / BYTES_FULL
@@ -162,19 +163,19 @@ _STYLE = (
 
 def figure(records: Sequence[Record]) -> str:
     """The whole figure; a function of the cases alone."""
-    clean = {
+    clean: Records = {
         (r["ranks"], r["batch"], r["sequence"], r["seed"], r["sum_order"]): r
         for r in records
         if r["fault"] is None
     }
-    faults = {
+    faults: Records = {
         (r["fault"]["kind"], r["fault"]["phase"], r["seed"]): r
         for r in records
         if r["fault"] is not None
     }
+    size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" version="1.1" width="{WIDTH}" '
-        f'height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" version="1.1" {size}>',
         f"<style>{_STYLE}</style>",
         f'<rect x="0" y="0" width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
         *_error_axes(),

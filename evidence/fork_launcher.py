@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from coordinator.processes import LAST_WORDS_BYTES_MAX, WorkerProcess
+from coordinator.last_words import LastWords
+from coordinator.processes import WorkerProcess
 
 # Above this no descriptor of a parent that forks workers is open.
 _DESCRIPTORS_MAX = 1024
@@ -30,10 +30,10 @@ class ForkedProcess:
     def __init__(self, rank: int, entry: Entry, argv: list[str]) -> None:
         self.rank = rank
         self._status: int | None = None
-        self._stderr = tempfile.TemporaryFile()
+        self._words = LastWords()
         self.pid = os.fork()
         if self.pid == 0:
-            _become_worker(entry, argv, self._stderr.fileno())
+            _become_worker(entry, argv, self._words.fileno())
 
     def poll(self) -> int | None:
         if self._status is None:
@@ -54,9 +54,10 @@ class ForkedProcess:
             os.kill(self.pid, signal.SIGKILL)
 
     def last_words(self) -> str:
-        size = self._stderr.seek(0, os.SEEK_END)
-        self._stderr.seek(max(0, size - LAST_WORDS_BYTES_MAX))
-        return self._stderr.read().decode("utf-8", "replace").strip()
+        return self._words.text()
+
+    def close(self) -> None:
+        self._words.close()
 
 
 def _become_worker(entry: Entry, argv: list[str], stderr: int) -> NoReturn:

@@ -49,9 +49,7 @@ def _json_file(value: JsonObject) -> bytes:
     return text.encode("ascii") + b"\n"
 
 
-def package_files(
-    runs: Iterable[CaseRun], source_files: Mapping[str, str]
-) -> dict[str, bytes]:
+def package_files(runs: Iterable[CaseRun], source_files: Mapping[str, str]) -> dict[str, bytes]:
     """Every file of a whole package. The runs must be those of the whole matrix."""
     files: dict[str, bytes] = {}
     records: list[JsonObject] = []
@@ -80,9 +78,7 @@ def manifest_file(files: Mapping[str, bytes], source_files: Mapping[str, str]) -
                 for path, data in files.items()
                 if path != MANIFEST
             },
-            "program_digests": {
-                str(ranks): program_digest(block_spec(ranks)) for ranks in RANKS
-            },
+            "program_digests": {str(ranks): program_digest(block_spec(ranks)) for ranks in RANKS},
             "schema": SCHEMA,
             "source": source_object(source_files),
         }

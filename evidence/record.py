@@ -77,9 +77,7 @@ def _judged(run: CaseRun) -> Judgement | None:
 
 
 def _frames(run: CaseRun, direction: str) -> int:
-    return sum(
-        entry.direction == direction and entry.flags is not None for entry in run.entries
-    )
+    return sum(entry.direction == direction and entry.flags is not None for entry in run.entries)
 
 
 def case_record(run: CaseRun) -> JsonObject:

@@ -10,28 +10,31 @@ from wire.canonical import JsonObject
 _INTRODUCTION = """\
 # Evidence of the frozen decoder block
 
-One decoder block (hidden 16, 8 query heads, 4 KV heads, intermediate 24) under tensor parallelism: {total} runs
-over real worker processes and Unix sockets, each rank a process of its own. {clean} runs are clean; {fault} have one planted
-fault each, and end without an output and without a process left. Every frame of every run is in its tape; `docs/spec/evidence.md`
-says how to check all of it without any of this project's code.
+One decoder block (hidden 16, 8 query heads, 4 KV heads, intermediate 24) under tensor parallelism:
+{total} runs over real worker processes and Unix sockets, each rank a process of its own. {clean}
+runs are clean; {fault} have one planted fault each, and end without an output and without a process
+left. Every frame of every run is in its tape; `docs/spec/evidence.md` says how to check all of it
+without any of this project's code.
 
 ![errors, faults and bytes](figure.svg)
 
 ## What it shows
 
-- Every clean output is within the gates of the float64 reference: the largest absolute error is {max_abs}, the largest relative
-  L2 error {relative_l2}; the gates are 2e-5, the alarm is at 1e-6.
-- In `pairwise` order the output is the same bytes for 1, 2 and 4 ranks in {identical} of {groups} groups of equal batch,
-  sequence and seed: tensor parallelism does not change the result. In `rank` order four ranks differ by float32 rounding.
-- Every fault is found in the phase where it was planted, at the rank where it was planted, with the code of its class:
-  {protocol} protocol errors, {contract} contract errors, {deadline} deadlines.
+- Every clean output is within the gates of the float64 reference: the largest absolute error is
+  {max_abs}, the largest relative L2 error {relative_l2}; the gates are 2e-5, the alarm is at 1e-6.
+- In `pairwise` order the output is the same bytes for 1, 2 and 4 ranks in {identical} of {groups}
+  groups of equal batch, sequence and seed: tensor parallelism does not change the result. In `rank`
+  order four ranks differ by float32 rounding.
+- Every fault is found in the phase where it was planted, at the rank where it was planted, with the
+  code of its class: {protocol} protocol errors, {contract} contract errors, {deadline} deadlines.
 - Payload bytes of every clean run equal the formula 4 R (E + 6 B T H) of `docs/spec/program.md`.
 
 ## Isolation
 
-Each worker is forked from a parent that has the code loaded and nothing else: its memory, its socket and its exit status are its own, and
-it learns weights, input and commands only from frames. The arithmetic uses no BLAS, no vendor math library and no SIMD
-exponential, so these files are the same bytes on any machine.
+Each worker is forked from a parent that has the code loaded and nothing else: its memory, its
+socket and its exit status are its own, and it learns weights, input and commands only from frames.
+The arithmetic uses no BLAS, no vendor math library and no SIMD exponential, so these files are the
+same bytes on any machine.
 """
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from evidence.matrix import BATCHES, FAULT_CODES, RANKS, SEEDS, SEQUENCES, SUM_ORDERS
-from wire.canonical import JsonObject
+from wire.canonical import JsonObject, JsonValue
 
 SCHEMA: Final = "rankproof.evidence.summary/1"
 Record = Mapping[str, Any]
@@ -30,7 +30,7 @@ def _clean(records: Sequence[Record]) -> JsonObject:
 
 
 def _clean_by(records: Sequence[Record]) -> JsonObject:
-    groups: JsonObject = {}
+    groups: dict[str, JsonValue] = {}
     for ranks in RANKS:
         for order in SUM_ORDERS:
             group = [r for r in records if (r["ranks"], r["sum_order"]) == (ranks, order)]
@@ -44,7 +44,7 @@ def _clean_by(records: Sequence[Record]) -> JsonObject:
 
 
 def _faults(records: Sequence[Record]) -> JsonObject:
-    kinds: JsonObject = {}
+    kinds: dict[str, JsonValue] = {}
     for kind in FAULT_CODES:
         group = [r for r in records if r["fault"]["kind"] == kind]
         kinds[kind] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +51,7 @@ class BoundBlock:
         if len(self._shards) == len(weights):
             self._executor.load(self._shards)
 
-    def load_local(self, parameters: Mapping[str, object]) -> Mapping[str, object]:
+    def load_local(self, parameters: Mapping[str, object]) -> NoReturn:
         raise MisuseError("the block's weights come in frames")
 
     def begin(

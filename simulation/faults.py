@@ -8,7 +8,7 @@ the simulation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -64,7 +64,7 @@ class _Parts:
         return HEADER.pack(MAGIC, *self.fields) + self.metadata + self.payload
 
 
-EPOCH_FIELD, SEQUENCE_FIELD, METADATA_FIELD, CHECKSUM_FIELD = 3, 4, 5, 7
+EPOCH_FIELD, SEQUENCE_FIELD, METADATA_FIELD, PAYLOAD_FIELD, CHECKSUM_FIELD = 3, 4, 5, 6, 7
 
 
 def take_apart(raw: bytes) -> _Parts:
@@ -72,6 +72,15 @@ def take_apart(raw: bytes) -> _Parts:
     fields = HEADER.unpack(raw[:HEADER_BYTES])[1:]
     split = HEADER_BYTES + fields[METADATA_FIELD]
     return _Parts(Kind(fields[1]), fields, raw[HEADER_BYTES:split], raw[split:])
+
+
+def split_frames(data: bytes) -> Iterator[bytes]:
+    """The frames of a write; a worker may write several at once."""
+    while data:
+        fields = HEADER.unpack(data[:HEADER_BYTES])[1:]
+        size = HEADER_BYTES + fields[METADATA_FIELD] + fields[PAYLOAD_FIELD]
+        yield data[:size]
+        data = data[size:]
 
 
 def strikes(fault: Fault, raw: bytes) -> bool:
@@ -159,10 +168,10 @@ class FaultInjector:
         self.struck = False
 
     def send(self, buffers: Sequence[Buffer]) -> None:
-        """One frame. Raises RankEnded when the rank is to end here."""
-        raw = b"".join(buffers)
-        if self.struck or not strikes(self._fault, raw):
-            self._target.write(raw)
-            return
-        self.struck = True
-        APPLY[self._fault.kind](take_apart(raw), self._fault, self._target)
+        """One or several whole frames. Raises RankEnded when the rank is to end here."""
+        for raw in split_frames(b"".join(buffers)):
+            if self.struck or not strikes(self._fault, raw):
+                self._target.write(raw)
+                continue
+            self.struck = True
+            APPLY[self._fault.kind](take_apart(raw), self._fault, self._target)

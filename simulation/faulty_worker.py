@@ -1,6 +1,6 @@
 """A worker process with one fault in it; only tests and the evidence may start it.
 
-    faulty_worker --connect ADDRESS --rank R --fault KIND --fault-rank R --fault-phase PHASE --ranks N
+    faulty_worker --connect ADDRESS --rank R --ranks N --fault KIND --fault-rank R --fault-phase P
 
 The rank that is not the faulty one is an ordinary worker.
 """

@@ -68,8 +68,7 @@ class SimulatedWorker:
         try:
             while not self.ended:
                 agreed = self._core.expected()
-                metadata, length = (agreed.metadata, agreed.payload_bytes) if agreed else (None, None)
-                frame = self._connection.next_frame(metadata, length)
+                frame = self._connection.next_frame(*(agreed or (None, None)))
                 if frame is None:
                     return
                 self._guarded(self._core.handle(frame))
@@ -82,7 +81,8 @@ class SimulatedWorker:
     def _guarded(self, outgoing: list[Outgoing]) -> None:
         try:
             for out in outgoing:
-                buffers = self._connection.send(out.kind, out.metadata, out.payload, flags=out.flags)
+                kind, metadata, payload, flags = out
+                buffers = self._connection.send(kind, metadata, payload, flags=flags)
                 if self._injector is None:
                     self.output.write(b"".join(buffers))
                 else:

@@ -131,17 +131,20 @@ def _is_digest_or_null(value: object) -> bool:
     return value is None or (type(value) is str and bool(re.fullmatch("[0-9a-f]{64}", value)))
 
 
-_KIND_NAMES: Final = frozenset(kind.name for kind in Kind)
-_STATE_NAMES: Final = frozenset(state.name for state in State)
+def _is_one_of(names: frozenset[str]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, str) and value in names
+
+
+_is_kind: Final = _is_one_of(frozenset(kind.name for kind in Kind))
 _RULES: Final[dict[str, Callable[[object], bool]]] = {
     "index": lambda value: type(value) is int and value >= 0,
-    "direction": lambda value: value in (SEND, RECEIVE),
+    "direction": _is_one_of(frozenset({SEND, RECEIVE})),
     "rank": lambda value: type(value) is int and 0 <= value <= RANK_MAX,
-    "kind": lambda value: value is None or value in _KIND_NAMES,
+    "kind": lambda value: value is None or _is_kind(value),
     "flags": _is_unsigned(16),
     "epoch": _is_unsigned(64),
     "sequence": _is_unsigned(64),
-    "state": lambda value: value in _STATE_NAMES,
+    "state": _is_one_of(frozenset(state.name for state in State)),
     "phase": _is_text,
     "tensor": _is_text_or_null,
     "shape": _is_shape_or_null,

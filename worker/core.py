@@ -7,30 +7,21 @@ comparison of bytes; `handle` then only acts. Clauses cited are those of docs/sp
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
+
 from errors import ContractError, MisuseError
-from program.spec import INPUT_PHASE, LOAD_PHASE, RESULT_PHASE, Loading, ProgramSpec
-from wire.frame import Frame, Kind
+from program.spec import LOAD_PHASE, RESULT_PHASE, Loading, ProgramSpec
+from wire.agreed import Agreed, AgreedMetadata
+from wire.frame import Buffer, Frame, Kind
 from wire.limits import FLAG_FOLDED
-from wire.metadata import (
-    Ack,
-    Command,
-    Fence,
-    Hello,
-    Load,
-    Result,
-    Tensor,
-    demand,
-    payload_bytes,
-)
+from wire.metadata import Ack, Command, Fence, Hello, Load, Result, Tensor, demand
 from wire.session import Session, State
-from worker.executor import Artifact, Buffer, Executor, ProgramOpener
+from worker.executor import Artifact, Executor, ProgramOpener
 
 HELLO_DTYPE = "<f4"
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """One frame to send; epoch and sequence are the connection's business."""
 
     kind: Kind
@@ -39,12 +30,12 @@ class Outgoing:
     flags: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Agreed:
-    """What the agreement demands of a frame: its metadata and the length of its payload."""
+class _Running(NamedTuple):
+    """What ACK settles for the rest of the session."""
 
-    metadata: bytes
-    payload_bytes: int
+    spec: ProgramSpec
+    executor: Executor
+    agreed: AgreedMetadata
 
 
 class WorkerCore:
@@ -58,16 +49,12 @@ class WorkerCore:
         self.rank = rank
         self.session = session
         self._open_program = open_program
-        self._spec: ProgramSpec | None = None
-        self._executor: Executor | None = None
+        self._running: _Running | None = None
         self._weights_loaded = 0
         self._operand: tuple[tuple[int, ...], Buffer] | None = None
         self._step = 0
         self._shape: tuple[int, ...] = ()
-        # Tensor metadata depends only on (kind, stage, shape): encoded once, compared as bytes.
-        self._encoded: dict[tuple[Kind, int, tuple[int, ...]], Agreed] = {}
-        self._handlers: dict[Kind, Callable[[Frame], list[Outgoing]]] = {
-            Kind.ACK: self._on_ack,
+        self._handlers: dict[Kind, Callable[[_Running, Frame], list[Outgoing]]] = {
             Kind.WEIGHT: self._on_weight,
             Kind.LOAD: self._on_load,
             Kind.INPUT: self._on_input,
@@ -81,49 +68,33 @@ class WorkerCore:
         return [Outgoing(Kind.HELLO, hello.to_bytes())]
 
     def expected(self) -> Agreed | None:
-        """Metadata the next frame must carry, byte for byte, and the length of its payload.
+        """What the next frame must be; None where only the frame itself can say.
 
-        None where only the frame itself can say (ACK, LOAD, INPUT, a COMMAND with a plan).
+        That is ACK, LOAD, INPUT (its shape), and a COMMAND that may carry a plan.
         """
-        if self._spec is None:
+        if self._running is None:
             return None
-        state = self.session.state
-        if state is State.LOADING and self._weights_missing:
-            return self._weight_metadata(self._weights_loaded)
-        if state is State.FENCED:
-            return self._tensor_metadata(Kind.REDUCTION, self.session.phase_index)
-        if state is State.REDUCED or (state is State.FED and not self._spec.folded):
-            phase = self._spec.phases[self._next_phase(state)]
-            command = Command(phase=phase, plan=None, rank=self.rank, step=self._step)
-            return Agreed(command.to_bytes(), 0)
-        return None
+        spec, _, agreed = self._running
+        match self.session.state:
+            case State.LOADING if self._weights_missing(spec):
+                return self._weight(self._running)
+            case State.FED:
+                return agreed.command(0, self._step)
+            case State.FENCED:
+                return agreed.reduction(self.session.phase_index, self._shape)
+            case State.REDUCED:
+                return agreed.command(self.session.phase_index + 1, self._step)
+            case _:
+                return None
 
     def handle(self, frame: Frame) -> list[Outgoing]:
         """Act on a frame that the session has accepted; returns what to send, in order."""
+        if self._running is None:
+            return self._on_ack(frame)
         handler = self._handlers.get(frame.kind)
         if handler is None:
             raise MisuseError(f"the session let a {frame.kind.name} through to a worker")
-        return handler(frame)
-
-    @property
-    def _weights_missing(self) -> bool:
-        spec = self._program
-        return spec.loading is Loading.WIRE and self._weights_loaded < len(spec.weights)
-
-    @property
-    def _program(self) -> ProgramSpec:
-        if self._spec is None:
-            raise MisuseError("the session has no program before ACK")
-        return self._spec
-
-    @property
-    def _model(self) -> Executor:
-        if self._executor is None:
-            raise MisuseError("the session has no executor before ACK")
-        return self._executor
-
-    def _next_phase(self, state: State) -> int:
-        return self.session.phase_index + 1 if state is State.REDUCED else 0
+        return handler(self._running, frame)
 
     def _on_ack(self, frame: Frame) -> list[Outgoing]:
         ack = Ack.parse(frame.metadata)
@@ -138,121 +109,107 @@ class WorkerCore:
                 f"program_digest is {ack.program_digest}, this worker's {ack.program} over "
                 f"{ack.world_size} ranks is {opened.digest}",
             )
-        self._spec, self._executor = opened.spec, opened.executor
-        self.session.set_program(opened.spec.phases, opened.spec.folded)
+        spec = opened.spec
+        self.session.set_program(spec.phases, spec.folded)
+        agreed = AgreedMetadata(self.rank, spec.phases, spec.partial_dtype.value)
+        self._running = _Running(spec, opened.executor, agreed)
         return []
 
-    def _weight_metadata(self, index: int) -> Agreed:
-        spec = self._program
-        weight = spec.weights[index]
-        shape = weight.local_shape(self.rank, spec.world_size)
-        return self._tensor(Kind.WEIGHT, index, LOAD_PHASE, weight.name, shape)
+    def _weights_missing(self, spec: ProgramSpec) -> bool:
+        return spec.loading is Loading.WIRE and self._weights_loaded < len(spec.weights)
 
-    def _on_weight(self, frame: Frame) -> list[Outgoing]:
-        if not self._weights_missing:
+    def _weight(self, running: _Running) -> Agreed:
+        weight = running.spec.weights[self._weights_loaded]
+        shape = weight.local_shape(self.rank, running.spec.world_size)
+        return running.agreed.weight(weight.name, shape)
+
+    def _on_weight(self, running: _Running, frame: Frame) -> list[Outgoing]:
+        if not self._weights_missing(running.spec):
             raise ContractError("kind", "a WEIGHT frame came after the last weight")
-        self._model.load_tensor(self._program.weights[self._weights_loaded].name, frame.payload)
+        name = running.spec.weights[self._weights_loaded].name
+        running.executor.load_tensor(name, frame.payload)
         self._weights_loaded += 1
         return []
 
-    def _on_load(self, frame: Frame) -> list[Outgoing]:
+    def _on_load(self, running: _Running, frame: Frame) -> list[Outgoing]:
         load = Load.parse(frame.metadata)
         self._check_rank_phase(load.rank, load.phase, LOAD_PHASE)
-        if self._program.loading is not Loading.LOCAL:
-            raise ContractError("kind", f"program {self._program.name} takes no LOAD")
-        report = self._model.load_local(load.parameters)
-        fence = Fence(phase=LOAD_PHASE, rank=self.rank, report=report, tensors=0)
+        if running.spec.loading is not Loading.LOCAL:
+            raise ContractError("kind", f"program {running.spec.name} takes no LOAD")
+        report = running.executor.load_local(load.parameters)
+        fence = Fence(phase=LOAD_PHASE, rank=self.rank, report=dict(report), tensors=0)
         return [Outgoing(Kind.FENCE, fence.to_bytes())]
 
-    def _on_input(self, frame: Frame) -> list[Outgoing]:
-        if self._weights_missing:
+    def _on_input(self, running: _Running, frame: Frame) -> list[Outgoing]:
+        if self._weights_missing(running.spec):
             raise ContractError("kind", f"INPUT came after {self._weights_loaded} weights")
-        tensor = Tensor.parse(frame.metadata)
-        spec = self._program
-        shape = (*tensor.shape[:2], spec.hidden_size)
-        if len(tensor.shape) != 3 or tensor.shape != shape:
+        shape = Tensor.parse(frame.metadata).shape
+        if len(shape) != 3 or shape[2] != running.spec.hidden_size:
             raise ContractError(
-                "metadata", f"shape is {list(tensor.shape)}, agreed [batch, sequence, hidden]"
+                "metadata",
+                f"shape is {list(shape)}, agreed [batch, sequence, {running.spec.hidden_size}]",
             )
-        agreed = self._tensor(Kind.INPUT, 0, INPUT_PHASE, "x", shape)
-        demand(frame.metadata, agreed.metadata)
+        demand(frame.metadata, running.agreed.operand(shape).metadata)
         self._operand = (shape, frame.payload)
         return []
 
-    def _on_command(self, frame: Frame) -> list[Outgoing]:
+    def _on_command(self, running: _Running, frame: Frame) -> list[Outgoing]:
         if self.session.phase_index == 0:
-            self._begin_step(frame)
-        return self._run_stage()
+            plan = None if self._operand is not None else self._plan(running, frame)
+            self._shape = running.executor.begin(plan, self._operand)
+        return self._run_stage(running)
 
-    def _begin_step(self, frame: Frame) -> None:
+    def _plan(self, running: _Running, frame: Frame) -> object:
+        """The plan of a step without operand; the connection could not judge its metadata."""
         command = Command.parse(frame.metadata)
-        self._check_rank_phase(command.rank, command.phase, self._program.phases[0])
+        self._check_rank_phase(command.rank, command.phase, running.spec.phases[0])
         if command.step != self._step:
             raise ContractError("metadata", f"step is {command.step}, agreed {self._step}")
-        if self._operand is None and command.plan is None:
-            raise ContractError("metadata", "a step needs an INPUT frame or a plan")
-        self._shape = self._model.begin(command.plan, self._operand)
+        if self._weights_missing(running.spec) or command.plan is None:
+            raise ContractError("metadata", "a step needs all weights, and INPUT or a plan")
+        return command.plan
 
-    def _run_stage(self) -> list[Outgoing]:
+    def _run_stage(self, running: _Running) -> list[Outgoing]:
+        spec, executor, agreed = running
         stage = self.session.phase_index
-        payload = self._model.partial(stage)
-        metadata = self._tensor_metadata(Kind.PARTIAL, stage).metadata
-        if self._program.folded:
+        payload = executor.partial(stage)
+        metadata = agreed.partial(stage, self._shape).metadata
+        if spec.folded:
             return [Outgoing(Kind.PARTIAL, metadata, payload, FLAG_FOLDED)]
         return [
             Outgoing(Kind.PARTIAL, metadata, payload),
-            Outgoing(Kind.FENCE, self._fence_metadata(stage)),
+            Outgoing(Kind.FENCE, agreed.fence(stage).metadata),
         ]
 
-    def _on_reduction(self, frame: Frame) -> list[Outgoing]:
-        last = self.session.state is State.LAST
-        spec = self._program
-        # With FOLDED the session has already moved to the next phase's OPEN.
+    def _on_reduction(self, running: _Running, frame: Frame) -> list[Outgoing]:
+        # With FOLDED the session has already moved to the next phase.
         folded = bool(frame.header.flags & FLAG_FOLDED)
         stage = self.session.phase_index - (1 if folded else 0)
-        self._model.reduced(stage, frame.payload)
+        running.executor.reduced(stage, frame.payload)
         if folded:
-            return self._run_stage()
-        return [self._result(self._model.finish(), spec)] if last else []
+            return self._run_stage(running)
+        if self.session.state is State.LAST:
+            return [self._result(running, running.executor.finish())]
+        return []
 
-    def _result(self, artifact: Artifact, spec: ProgramSpec) -> Outgoing:
-        result = Result(
-            dtype=spec.partial_dtype.value,
-            phase=RESULT_PHASE,
-            rank=self.rank,
-            report=artifact.report,
-            shape=artifact.shape,
-            step=self._step,
-            tensor=artifact.tensor,
-        )
-        self._step += 1
-        self._operand = None
-        return Outgoing(Kind.RESULT, result.to_bytes(), artifact.payload)
-
-    def _tensor_metadata(self, kind: Kind, stage: int) -> Agreed:
-        phase = self._program.phases[stage]
-        suffix = "partial" if kind is Kind.PARTIAL else "total"
-        return self._tensor(kind, stage, phase, f"{phase}.{suffix}", self._shape)
-
-    def _tensor(
-        self, kind: Kind, index: int, phase: str, name: str, shape: tuple[int, ...]
-    ) -> Agreed:
-        key = (kind, index, shape)
-        encoded = self._encoded.get(key)
-        if encoded is None:
-            dtype = self._program.partial_dtype.value
-            tensor = Tensor(dtype=dtype, phase=phase, rank=self.rank, shape=shape, tensor=name)
-            encoded = Agreed(tensor.to_bytes(), payload_bytes(shape, dtype))
-            self._encoded[key] = encoded
-        return encoded
-
-    def _fence_metadata(self, stage: int) -> bytes:
-        phase = self._program.phases[stage]
-        return Fence(phase=phase, rank=self.rank, report=None, tensors=1).to_bytes()
+    def _result(self, running: _Running, artifact: Artifact) -> Outgoing:
+        step, self._step, self._operand = self._step, self._step + 1, None
+        if artifact.report is None:
+            metadata = running.agreed.result(artifact.tensor, artifact.shape, step).metadata
+        else:
+            metadata = Result(
+                dtype=running.spec.partial_dtype.value,
+                phase=RESULT_PHASE,
+                rank=self.rank,
+                report=dict(artifact.report),
+                shape=artifact.shape,
+                step=step,
+                tensor=artifact.tensor,
+            ).to_bytes()
+        return Outgoing(Kind.RESULT, metadata, artifact.payload)
 
     def _check_rank_phase(self, rank: int, phase: str, agreed: str) -> None:
         if rank != self.rank:
             raise ContractError("metadata", f"rank is {rank}, this worker is rank {self.rank}")
         if phase != agreed:
             raise ContractError("metadata", f"phase is {phase!r}, agreed {agreed!r}")
-

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from program.spec import ProgramSpec
-
-Buffer = bytes | bytearray | memoryview
+from wire.canonical import JsonValue
+from wire.frame import Buffer
 
 
 class Artifact(Protocol):
@@ -24,7 +24,7 @@ class Artifact(Protocol):
     @property
     def payload(self) -> Buffer: ...
     @property
-    def report(self) -> Mapping[str, object] | None: ...
+    def report(self) -> Mapping[str, JsonValue] | None: ...
 
 
 class Executor(Protocol):
@@ -36,7 +36,7 @@ class Executor(Protocol):
     def load_tensor(self, name: str, payload: Buffer) -> None:
         """Keep one weight's rank-local slice, sent in a WEIGHT frame."""
 
-    def load_local(self, parameters: Mapping[str, object]) -> Mapping[str, object]:
+    def load_local(self, parameters: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
         """Read this rank's slices from a checkpoint (programs whose loading is LOCAL).
 
         Returns the report that the load's fence carries.
@@ -75,6 +75,6 @@ class ProgramOpener(Protocol):
     """Turns the agreement of an ACK into a program; the composition root binds it to a model."""
 
     def __call__(
-        self, program: str, parameters: Mapping[str, object], rank: int, world_size: int
+        self, program: str, parameters: Mapping[str, JsonValue], rank: int, world_size: int
     ) -> Opened:
         """Raises ContractError (`contract.program`) for a program this worker doesn't have."""

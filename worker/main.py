@@ -32,6 +32,8 @@ CONNECT_MS = 10_000
 IDLE_MS = 600_000
 SEND_MS = 10_000
 INTERRUPTED = 130
+# Nothing is demanded of the next frame before it is read.
+OPEN = (None, None)
 
 
 MILLISECONDS_MAX = 86_400_000
@@ -73,7 +75,7 @@ def worker_options(argv: Sequence[str]) -> WorkerOptions:
     given = _parser().parse_args(argv)
     options = WorkerOptions(**vars(given))
     limits = {"rank": (0, RANK_MAX)}
-    limits |= {name: (1, MILLISECONDS_MAX) for name in ("connect_ms", "idle_ms", "send_ms")}
+    limits |= dict.fromkeys(("connect_ms", "idle_ms", "send_ms"), (1, MILLISECONDS_MAX))
     problems = [
         ConfigProblem(
             "--" + name.replace("_", "-"), str(getattr(options, name)), f"must be {low} to {high}"
@@ -91,12 +93,12 @@ def serve(link: Link, core: WorkerCore, options: WorkerOptions) -> None:
     clock, idle_s, send_s = link.pipe.clock, options.idle_ms / 1000, options.send_ms / 1000
     outgoing = core.start()
     while True:
-        for out in outgoing:
+        for index, (kind, metadata, payload, flags) in enumerate(outgoing, 1):
+            hold = index < len(outgoing)
             deadline = clock() + send_s
-            link.send(out.kind, out.metadata, out.payload, flags=out.flags, deadline=deadline)
+            link.send(kind, metadata, payload, flags=flags, hold=hold, deadline=deadline)
         agreed = core.expected()
-        metadata, size = (agreed.metadata, agreed.payload_bytes) if agreed else (None, None)
-        frame = link.receive_or_end(metadata, size, deadline=clock() + idle_s)
+        frame = link.receive_or_end(*(agreed or OPEN), deadline=clock() + idle_s)
         if frame is None:
             return
         outgoing = core.handle(frame)
