@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +33,15 @@ def test_published_vectors(
     counter: tuple[int, int, int, int], key: tuple[int, int], expected: tuple[int, int, int, int]
 ) -> None:
     assert philox4x32(counter, key) == expected
+
+
+def test_the_check_values_of_the_document() -> None:
+    """docs/spec/plan.md, L24."""
+    text = Path("docs/spec/plan.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| `([-0-9a-fx.p+]+)` \|$", text, re.MULTILINE)
+    assert len(rows) == 5
+    for seed, position, expected in rows:
+        assert uniform(int(seed), int(position)).hex() == expected
 
 
 def test_uniform_is_built_from_the_first_two_words() -> None:
