@@ -132,9 +132,8 @@ class Listener:
     def _bind(self, address: Address) -> None:
         self._path = address.path
         if address.path is None:
-            if address.port:
-                # A port in TIME_WAIT after the last run is free; one with a listener is not.
-                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # A port in TIME_WAIT after the last run is free; one with a listener is not.
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((address.host, address.port))
             self.address = Address(address.host, self._socket.getsockname()[1])
             return
@@ -209,13 +208,12 @@ class Source(Protocol):
 
 def wait_readable(sources: Sequence[Source], deadline: float) -> list[int]:
     """Indices of the sources that have something to read or have ended; empty at the deadline."""
-    poller = select.poll()
-    index_of = {}
-    for index, source in enumerate(sources):
-        poller.register(source.fileno(), select.POLLIN)
-        index_of[source.fileno()] = index
-    if len(index_of) != len(sources):
+    index_of = {source.fileno(): index for index, source in enumerate(sources)}
+    if len(index_of) != len(sources) or -1 in index_of:
         raise MisuseError("wait_readable needs distinct, open sources")
+    poller = select.poll()
+    for descriptor in index_of:
+        poller.register(descriptor, select.POLLIN)
     return sorted(index_of[descriptor] for descriptor, _ in poller.poll(_milliseconds(deadline)))
 
 
