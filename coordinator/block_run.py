@@ -40,16 +40,23 @@ def run_block(
         links = connect(recorder)
     except PeerError as failure:
         return BlockOutcome(None, failure)
-    group = Group(_agreement(manifest), links, manifest.deadlines)
     try:
-        group.open()
-        group.load_weights(weight_source(manifest.seed, group.spec))
-        results = group.run_step(_step(manifest))
+        group = block_group(manifest, links)
+        results = group.run_step(block_step(manifest))
     except PeerError as failure:
         return BlockOutcome(None, failure)
     finally:
-        group.close()
+        for link in links:
+            link.close()
     return BlockOutcome(bytes(results[0].payload), None)
+
+
+def block_group(manifest: RunManifest, links: tuple[Link, ...]) -> Group:
+    """A group whose ranks have their weights. Raises PeerError; then its links are closed."""
+    group = Group(_agreement(manifest), links, manifest.deadlines)
+    group.open()
+    group.load_weights(weight_source(manifest.seed, group.spec))
+    return group
 
 
 def weight_source(seed: int, spec: ProgramSpec) -> Callable[[str, int], bytes]:
@@ -73,7 +80,8 @@ def _agreement(manifest: RunManifest) -> Agreement:
     )
 
 
-def _step(manifest: RunManifest) -> StepInput:
+def block_step(manifest: RunManifest) -> StepInput:
+    """The one step of a run: the seeded operand, and the output that every rank returns."""
     shape = operand_shape(manifest.batch, manifest.sequence)
     return StepInput(
         shape=shape,

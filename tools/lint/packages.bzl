@@ -15,6 +15,7 @@ PACKAGES = [
     "//testdata/golden",
     "//testdata/tiny-qwen35",
     "//tools",
+    "//tools/bench",
     "//tools/launcher",
     "//tools/lint",
     "//tools/pack",
