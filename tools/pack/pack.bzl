@@ -4,10 +4,18 @@ load("//tools/python:py.bzl", "pytest_test")
 
 _WORKSPACE = "rankproof"
 
+# NumPy's compiled modules for later versions of CPython, to lie beside those of the build's.
+_NUMPY = "../pypi_numpy/"
+_OTHER_NUMPY = [
+    "@numpy_cp312//:tree",
+    "@numpy_cp313//:tree",
+    "@numpy_cp314//:tree",
+]
+
 # Its place in the archive is taken by a launcher of the machine's own CPython (pack.py).
 _INTERPRETER = "../python3_11/"
 
-def _entry(file, _expander):
+def _entry(file):
     """A line for pack.py: the path among the runfiles, a tab, the file."""
     path = file.short_path
     if path.startswith(_INTERPRETER) or path.endswith(".pyi"):
@@ -16,8 +24,14 @@ def _entry(file, _expander):
 
 def _entries(file, expander):
     # A wheel is one directory: its files are known when the action runs.
-    lines = [_entry(inner, expander) for inner in expander.expand(file)]
+    lines = [_entry(inner) for inner in expander.expand(file)]
     return [line for line in lines if line]
+
+def _other_entries(file, expander):
+    return [
+        "{}site-packages/{}\t{}".format(_NUMPY[3:], inner.tree_relative_path, inner.path)
+        for inner in expander.expand(file)
+    ]
 
 def _py_dist_impl(ctx):
     binary = ctx.attr.binary
@@ -31,10 +45,13 @@ def _py_dist_impl(ctx):
     entries = ctx.actions.args()
     entries.use_param_file("%s", use_always = True)
     entries.set_param_file_format("multiline")
-    entries.add_all(files, map_each = _entries, expand_directories = False, allow_closure = True)
+    entries.add_all(files, map_each = _entries, expand_directories = False)
+    uses_numpy = any([file.short_path.startswith(_NUMPY) for file in files.to_list()])
+    other = ctx.files._other_numpy if uses_numpy else []
+    entries.add_all(other, map_each = _other_entries, expand_directories = False)
     ctx.actions.run(
         outputs = [archive],
-        inputs = files,
+        inputs = depset(other, transitive = [files]),
         executable = ctx.executable._pack,
         arguments = [options, entries],
         env = ctx.attr.env,
@@ -56,6 +73,7 @@ py_dist = rule(
         "env": attr.string_dict(
             doc = "environment of the packing; py_dist_test varies it, and the bytes must not change",
         ),
+        "_other_numpy": attr.label_list(default = _OTHER_NUMPY),
         "_pack": attr.label(
             default = "//tools/pack",
             cfg = "exec",

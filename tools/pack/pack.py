@@ -18,8 +18,8 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-# Compiled modules that only one minor version of CPython can load, as NumPy's are.
-_ABI = re.compile(r"\.cpython-3(?P<minor>\d+)-")
+# A compiled module that only one minor version of CPython can load, as NumPy's are.
+_MODULE = re.compile(r"^(?P<name>.*)\.cpython-3(?P<minor>\d+)-.*\.so$")
 MINIMUM_MINOR = 11
 
 LAUNCHER = """\
@@ -31,7 +31,9 @@ probe='
 import platform, sys
 print(platform.python_implementation(), sys.version_info[0], sys.version_info[1],
       sys.platform, platform.machine(), sys.base_prefix, sys._base_executable, sep="\\n")'
-for candidate in ${{RANKPROOF_PYTHON:-python3.11 python3 python3.12 python3.13 python3.14}}; do
+candidates=({candidates})
+[ -z "${{RANKPROOF_PYTHON:-}}" ] || candidates=("$RANKPROOF_PYTHON")
+for candidate in "${{candidates[@]}}"; do
   mapfile -t found < <("$candidate" -I -S -c "$probe" 2>/dev/null)
   if [ "${{#found[@]}}" = 7 ] && [ "${{found[0]}} ${{found[1]}}" = "CPython 3" ] &&
     [ "${{found[3]}} ${{found[4]}}" = "linux x86_64" ] && {condition}; then
@@ -54,18 +56,39 @@ exec -a "$0" "$RANKPROOF_PYTHON" -S -s "$@"
 """
 
 
+def minors(paths: Iterable[str]) -> list[int]:
+    """The minor versions that can load every compiled module; empty where there is none to load."""
+    versions: dict[str, set[int]] = {}
+    for path in paths:
+        match = _MODULE.match(path)
+        if match:
+            versions.setdefault(match["name"], set()).add(int(match["minor"]))
+    if not versions:
+        return []
+    common = set.intersection(*versions.values())
+    if not common:
+        raise SystemExit("no version of CPython can load all compiled modules")
+    return sorted(common)
+
+
 def launcher(name: str, program: str, paths: Iterable[str]) -> str:
     """The script that starts the program, with what its compiled modules ask of the interpreter."""
-    minors = {int(match["minor"]) for path in paths if (match := _ABI.search(path))}
-    if len(minors) > 1:
-        raise SystemExit(f"compiled modules for different versions of CPython: {sorted(minors)}")
-    if minors:
-        (minor,) = minors
-        condition, requirement = f'[ "${{found[2]}}" = {minor} ]', f"CPython 3.{minor}"
+    found = minors(paths)
+    if found:
+        condition = f'[[ " {" ".join(map(str, found))} " = *" ${{found[2]}} "* ]]'
+        requirement = "CPython " + ", ".join(f"3.{minor}" for minor in found)
     else:
         condition = f'[ "${{found[2]}}" -ge {MINIMUM_MINOR} ]'
         requirement = f"CPython 3.{MINIMUM_MINOR} or later"
-    return LAUNCHER.format(name=name, program=program, condition=condition, requirement=requirement)
+    # The version of the build first, then the machine's default.
+    first, *others = (f"python3.{minor}" for minor in found or [MINIMUM_MINOR])
+    return LAUNCHER.format(
+        name=name,
+        program=program,
+        candidates=" ".join([first, "python3", *others]),
+        condition=condition,
+        requirement=requirement,
+    )
 
 
 def is_program(path: str, data: bytes) -> bool:

@@ -41,11 +41,18 @@ def test_compiled_modules_fix_the_version() -> None:
     assert "needs CPython 3.11 on" in pack.launcher("x", "x/x", paths)
 
 
+def test_versions_are_those_of_every_module() -> None:
+    tags = {"core": (311, 312, 313), "fft": (311, 313, 314)}
+    paths = [f"{name}.cpython-{tag}-x.so" for name, found in tags.items() for tag in found]
+    assert pack.minors(paths) == [11, 13]
+    assert "needs CPython 3.11, 3.13 on" in pack.launcher("x", "x/x", paths)
+
+
 def test_without_them_any_later_version_will_do() -> None:
     paths = ["google/_upb/_message.abi3.so", "x/__pycache__/a.cpython-311.pyc"]
     assert "needs CPython 3.11 or later on" in pack.launcher("x", "x/x", paths)
 
 
-def test_mixed_versions_are_refused() -> None:
+def test_modules_without_a_common_version_are_refused() -> None:
     with pytest.raises(SystemExit):
         pack.launcher("x", "x/x", ["a.cpython-311-x.so", "b.cpython-312-x.so"])

@@ -30,12 +30,12 @@ def make_wheel(path: Path) -> Path:
     return path
 
 
-def build(tmp_path: Path, folder: str) -> dict[str, bytes]:
+def build(tmp_path: Path, folder: str, *more: str) -> dict[str, bytes]:
     """Runs the tool in a folder of this name; returns its files without their place."""
     out = tmp_path / folder
     wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl")
-    arguments = ["--out", str(out), "--label", "pypi/demo", "--exclude", "*/tests/*", str(wheel)]
-    assert wheel_tree.main(arguments) == 0
+    arguments = ["--out", str(out), "--label", "pypi/demo", "--exclude", "*/tests/*", *more]
+    assert wheel_tree.main([*arguments, str(wheel)]) == 0
     files = [path for path in out.rglob("*") if path.is_file()]
     return {str(path.relative_to(out)): path.read_bytes() for path in files}
 
@@ -50,6 +50,11 @@ def test_contents(tmp_path: Path) -> None:
         "plat.py",
         "pure.py",
     }
+
+
+def test_only_some_files(tmp_path: Path) -> None:
+    files = build(tmp_path, "out", "--only", "*/METADATA", "--only", "*_test.py")
+    assert set(files) == {"demo-1.0.dist-info/METADATA"}
 
 
 def test_modules_are_compiled_but_not_templates(tmp_path: Path) -> None:
