@@ -94,6 +94,8 @@ class Link:
         deadline: float,
     ) -> Frame | None:
         """As `receive`, but None when the coordinator ended the session cleanly (S2)."""
+        if self._held:
+            raise MisuseError("a held frame must go out before an answer is awaited")
         connection, pipe = self.connection, self.pipe
         has_read = False
         while True:

@@ -12,6 +12,7 @@ from wire.link import Link, Pipe
 from wire.metadata import Ack, Command, Hello, Tensor
 from wire.recorder import Recorder
 from wire.session import Session
+from wire.tape import read_tape
 
 HELLO = Hello("little", "<f4", 0).to_bytes()
 ACK = Ack({}, "sample", "00" * 32, 0, 1).to_bytes()
@@ -110,6 +111,24 @@ def test_send_writes_what_the_connection_made() -> None:
     worker = Link(Connection(Side.WORKER, Session(), 0), pipe)
     worker.send(Kind.HELLO, HELLO, deadline=FAR)
     assert pipe.outgoing.endswith(HELLO)
+
+
+def test_a_held_frame_goes_out_with_the_next() -> None:
+    pipe, recorder = ScriptedPipe(), Recorder()
+    session = Session(("only",))
+    session.adopt_epoch(1)
+    for kind in (Kind.HELLO, Kind.ACK):
+        session.stamp(kind.sender, kind)
+    link = Link(Connection(Side.COORDINATOR, session, 0, recorder), pipe)
+    metadata = Tensor("<f4", "input", 0, (1, 1, 1), "x").to_bytes()
+    link.send(Kind.INPUT, metadata, b"1234", hold=True, deadline=FAR)
+    assert not pipe.outgoing
+    with pytest.raises(MisuseError):
+        link.receive(deadline=FAR)
+    link.send(Kind.COMMAND, COMMAND, deadline=FAR)
+    raw = [record.raw for record in read_tape(recorder.tape())]
+    assert pipe.outgoing == b"".join(raw)
+    assert [entry.kind for entry in recorder.entries()] == ["INPUT", "COMMAND"]
 
 
 @pytest.mark.parametrize("arrived", [0, 1, 36, 60, 150])

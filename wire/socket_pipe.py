@@ -21,6 +21,8 @@ from wire.address import Address
 from wire.frame import Buffer
 from wire.link import Pipe
 
+# What one sendmsg takes on Linux (IOV_MAX).
+_BUFFERS_MAX: Final = 1024
 # All ranks of one run connect at about the same time.
 _BACKLOG: Final = 64
 # A worker may start before its coordinator listens; this often is neither slow nor a busy loop.
@@ -61,7 +63,7 @@ class SocketPipe(Pipe):
         remaining = sum(map(len, buffers))
         while True:
             try:
-                sent = self._stream.sendmsg(pending, (), socket.MSG_NOSIGNAL)
+                sent = self._stream.sendmsg(pending[:_BUFFERS_MAX], (), socket.MSG_NOSIGNAL)
             except BlockingIOError:
                 if not _wait(self._writable, deadline):
                     raise DeadlineError(

@@ -14,6 +14,7 @@ PACKAGES = [
     "//simulation",
     "//testdata/golden",
     "//testdata/tiny-qwen35",
+    "//testdata/vectors",
     "//tools",
     "//tools/bench",
     "//tools/launcher",
