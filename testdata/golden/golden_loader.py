@@ -24,10 +24,11 @@ SEQUENCE_FIELDS = {
     "logits32": np.float32,
     "gaps": np.float64,
 }
-STATE_FIELDS = ("conv", "recurrent", "keys", "values")
+STATE_FIELDS = {"L": ("conv", "recurrent"), "F": ("keys", "values")}  # by layer letter
 
 Float64 = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
+Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 class GoldenError(ValueError):
@@ -67,11 +68,22 @@ class ShapeEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainedEntry:
+    """What the manifest says about the shipped model: prompts and greedy texts beside the file."""
+
+    checkpoint_sha256: Mapping[str, str]  # every file of testdata/tiny-qwen35 that a loader reads
+    golden: GoldenFile
+    prompts: tuple[str, ...]
+    continuations: tuple[str, ...]  # the decoded greedy choices of the float64 reference
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """manifest.json."""
 
     versions: Mapping[str, str]
     shapes: Mapping[str, ShapeEntry]
+    trained: TrainedEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,26 +119,24 @@ def load_manifest(folder: Path = FOLDER) -> Manifest:
         document = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise GoldenError(f"manifest.json: {error}") from error
-    root = _exact(document, "manifest", ("format", "shapes", "versions"))
+    root = _exact(document, "manifest", ("format", "shapes", "trained", "versions"))
     if root["format"] != FORMAT:
         raise GoldenError(f"manifest format {root['format']!r}: expected {FORMAT}")
     if set(root["shapes"]) != set(SHAPES):
         raise GoldenError(f"manifest shapes {sorted(root['shapes'])}: expected {sorted(SHAPES)}")
     entries = {name: _entry(name, value) for name, value in root["shapes"].items()}
-    return Manifest(versions=root["versions"], shapes=entries)
+    trained = _trained(root["trained"])
+    return Manifest(versions=root["versions"], shapes=entries, trained=trained)
 
 
 def load_short(name: str, folder: Path = FOLDER) -> list[Sequence]:
     """The short set of a shape: 12 sequences in the order of the manifest."""
-    golden = load_manifest(folder).shapes[name].short
-    return _sequences(_read(folder, golden), golden)
+    return _short(name, folder)[0]
 
 
 def load_states(name: str, folder: Path = FOLDER) -> States:
     """The states that the short set stores for one sequence of the shape."""
-    entry = load_manifest(folder).shapes[name]
-    arrays = _read(folder, entry.short)
-    return _states(arrays, "state", entry.state_sequence, SHAPES[name].pattern)
+    return _short(name, folder)[1]
 
 
 def load_long(name: str, folder: Path = FOLDER) -> list[tuple[Sequence, States]]:
@@ -134,12 +144,21 @@ def load_long(name: str, folder: Path = FOLDER) -> list[tuple[Sequence, States]]
     golden = load_manifest(folder).shapes[name].long
     if golden is None:
         raise GoldenError(f"shape {name!r} has no long set")
-    arrays = _read(folder, golden)
-    pattern = SHAPES[name].pattern
+    prefixes = [f"s{index:02d}" for index in range(len(golden.prompts))]
+    stated = {prefix: _state_names(SHAPES[name].pattern, "L") for prefix in prefixes}
+    arrays = _read(folder, golden, stated)
     return [
-        (sequence, _states(arrays, f"s{index:02d}", index, pattern))
-        for index, sequence in enumerate(_sequences(arrays, golden))
+        (sequence, _states(arrays, prefix, index, stated[prefix]))
+        for index, (prefix, sequence) in enumerate(
+            zip(prefixes, _sequences(arrays, golden), strict=True)
+        )
     ]
+
+
+def load_trained(folder: Path = FOLDER) -> list[Sequence]:
+    """The sequences of the shipped model, in the order of the manifest's prompts."""
+    golden = load_manifest(folder).trained.golden
+    return _sequences(_read(folder, golden, {}), golden)
 
 
 def file_sha256(path: Path) -> str:
@@ -157,6 +176,17 @@ def _entry(name: str, value: object) -> ShapeEntry:
         state_sequence=entry["state_sequence"],
         short=_golden_file(f"{name}.short", entry["short"]),
         long=None if entry["long"] is None else _golden_file(f"{name}.long", entry["long"]),
+    )
+
+
+def _trained(value: object) -> TrainedEntry:
+    fields = ("checkpoint_sha256", "continuations", "golden", "prompts")
+    entry = _exact(value, "trained", fields)
+    return TrainedEntry(
+        checkpoint_sha256=entry["checkpoint_sha256"],
+        golden=_golden_file("trained.golden", entry["golden"]),
+        prompts=tuple(entry["prompts"]),
+        continuations=tuple(entry["continuations"]),
     )
 
 
@@ -178,8 +208,29 @@ def _exact(value: object, where: str, keys: tuple[str, ...]) -> dict[str, Any]:
     return value
 
 
-def _read(folder: Path, golden: GoldenFile) -> dict[str, npt.NDArray[Any]]:
-    """Every array of a file, once its size and hash are those of the manifest."""
+def _short(name: str, folder: Path) -> tuple[list[Sequence], States]:
+    entry = load_manifest(folder).shapes[name]
+    stated = _state_names(SHAPES[name].pattern, "LF")
+    arrays = _read(folder, entry.short, {"state": stated})
+    states = _states(arrays, "state", entry.state_sequence, stated)
+    return _sequences(arrays, entry.short), states
+
+
+def _state_names(pattern: str, letters: str) -> list[tuple[int, str]]:
+    """(layer, field) of every state of the layers whose letter is in `letters`."""
+    return [
+        (layer, field)
+        for layer, letter in enumerate(pattern)
+        if letter in letters
+        for field in STATE_FIELDS[letter]
+    ]
+
+
+def _read(folder: Path, golden: GoldenFile, stated: Mapping[str, list[tuple[int, str]]]) -> Arrays:
+    """Every array of a file, once its size, its hash and the names in it are as expected.
+
+    `stated`: prefix -> the (layer, field) of each state stored under that prefix.
+    """
     path = folder / golden.file
     if path.stat().st_size > MAX_FILE_BYTES:
         raise GoldenError(f"{golden.file}: larger than {MAX_FILE_BYTES} bytes")
@@ -187,14 +238,19 @@ def _read(folder: Path, golden: GoldenFile) -> dict[str, npt.NDArray[Any]]:
     found = hashlib.sha256(content).hexdigest()
     if found != golden.sha256:
         raise GoldenError(f"{golden.file}: SHA-256 {found}, manifest has {golden.sha256}")
+    names = {f"s{i:02d}.{field}" for i in range(len(golden.prompts)) for field in SEQUENCE_FIELDS}
+    for prefix, states in stated.items():
+        names |= {f"{prefix}.L{layer}.{field}" for layer, field in states}
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            if set(archive.files) != names:
+                raise GoldenError(f"{golden.file}: arrays {set(archive.files) ^ names} differ")
             return {name: archive[name] for name in archive.files}
-    except (ValueError, zipfile.BadZipFile) as error:
+    except zipfile.BadZipFile as error:
         raise GoldenError(f"{golden.file}: {error}") from error
 
 
-def _sequences(arrays: Mapping[str, npt.NDArray[Any]], golden: GoldenFile) -> list[Sequence]:
+def _sequences(arrays: Arrays, golden: GoldenFile) -> list[Sequence]:
     result = []
     for index, prompt in enumerate(golden.prompts):
         fields: dict[str, Any] = {}
@@ -213,21 +269,16 @@ def _sequences(arrays: Mapping[str, npt.NDArray[Any]], golden: GoldenFile) -> li
     return result
 
 
-def _states(
-    arrays: Mapping[str, npt.NDArray[Any]], prefix: str, sequence: int, pattern: str
-) -> States:
-    found: dict[str, dict[int, Float64]] = {field: {} for field in STATE_FIELDS}
-    for layer, letter in enumerate(pattern):
-        for field in STATE_FIELDS[:2] if letter == "L" else STATE_FIELDS[2:]:
-            name = f"{prefix}.L{layer}.{field}"
-            if letter == "L" or name in arrays:
-                found[field][layer] = _array(arrays, name, np.float64)
+def _states(arrays: Arrays, prefix: str, sequence: int, stated: list[tuple[int, str]]) -> States:
+    found: dict[str, dict[int, Float64]] = {"conv": {}, "recurrent": {}, "keys": {}, "values": {}}
+    for layer, field in stated:
+        found[field][layer] = _array(arrays, f"{prefix}.L{layer}.{field}", np.float64)
     return States(sequence=sequence, **found)
 
 
-def _array(arrays: Mapping[str, npt.NDArray[Any]], name: str, dtype: type) -> npt.NDArray[Any]:
-    if name not in arrays or arrays[name].dtype != dtype:
-        raise GoldenError(f"array {name!r}: missing, or not {np.dtype(dtype).name}")
+def _array(arrays: Arrays, name: str, dtype: type) -> npt.NDArray[Any]:
+    if arrays[name].dtype != dtype:
+        raise GoldenError(f"array {name!r} is {arrays[name].dtype}, not {np.dtype(dtype).name}")
     return arrays[name]
 
 

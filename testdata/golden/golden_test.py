@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from testdata.golden import golden_loader, seeded_checkpoint
-from testdata.golden.shapes import SHAPES, Shape
+from testdata.golden.shapes import SHAPES
 
 MAX_TOTAL_BYTES = 12_000_000
 MANIFEST = golden_loader.load_manifest()
@@ -158,19 +158,19 @@ def test_files_are_those_of_the_manifest_and_small() -> None:
         for entry in MANIFEST.shapes.values()
         for golden in (entry.short, entry.long)
         if golden is not None
-    }
+    } | {MANIFEST.trained.golden.file}
     folder = golden_loader.FOLDER
     present = {path.relative_to(folder).as_posix() for path in folder.glob("*/*.npz")}
     assert present == listed
     assert sum((folder / file).stat().st_size for file in listed) < MAX_TOTAL_BYTES
 
 
-def check_sequence(sequence: golden_loader.Sequence, shape: Shape) -> None:
+def check_sequence(sequence: golden_loader.Sequence, vocab: int) -> None:
     prompt, steps = sequence.prompt, len(sequence.gaps)
     assert sequence.ids.min() >= 0
-    assert sequence.ids.max() < shape.vocab
+    assert sequence.ids.max() < vocab
     assert (np.diff(sequence.positions) > 0).all()
-    assert sequence.logits64.shape == (len(sequence.positions), shape.vocab)
+    assert sequence.logits64.shape == (len(sequence.positions), vocab)
     assert sequence.logits32.shape == sequence.logits64.shape
     assert np.isfinite(sequence.logits64).all()
     assert 0.3 < float(sequence.logits64.std()) < 10.0
@@ -200,7 +200,7 @@ def test_short_set(name: str) -> None:
     assert {63, 64, 65} <= set(lengths)
     for sequence in sequences:
         assert len(sequence.gaps) == 8
-        check_sequence(sequence, SHAPES[name])
+        check_sequence(sequence, SHAPES[name].vocab)
     check_noise(sequences, MANIFEST.shapes[name].short.noise)
 
 
@@ -225,11 +225,21 @@ def test_long_set(name: str) -> None:
     found = golden_loader.load_long(name)
     assert [sequence.prompt for sequence, _ in found] == [4097, 8192]
     for sequence, states in found:
-        check_sequence(sequence, SHAPES[name])
+        check_sequence(sequence, SHAPES[name].vocab)
         assert len(states.conv) == len(states.recurrent) == SHAPES[name].pattern.count("L")
     golden = MANIFEST.shapes[name].long
     assert golden is not None
     check_noise([sequence for sequence, _ in found], golden.noise)
+
+
+def test_trained_set() -> None:
+    trained = MANIFEST.trained
+    sequences = golden_loader.load_trained()
+    assert len(sequences) == len(trained.prompts) == len(trained.continuations) == 4
+    for sequence in sequences:
+        assert sequence.positions[0] == sequence.prompt - 1
+        check_sequence(sequence, vocab=1024)
+    check_noise(sequences, trained.golden.noise)
 
 
 def test_two_shapes_have_a_long_set() -> None:
