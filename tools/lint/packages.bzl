@@ -23,6 +23,7 @@ PACKAGES = [
     "//tools/proto",
     "//tools/python",
     "//tools/tiny_model",
+    "//verifier/independent",
     "//wire",
     "//worker",
 ]

@@ -30,8 +30,9 @@ class Bundle:
     """The whole package, and the matrix that it must cover.
 
     `listed` are the records of `cases.jsonl` in file order, of whatever form; `cases` are those
-    among them with exactly the right keys and types. `manifest` is {} where it has not the right
-    form, `summary` where it is no canonical object. `problems` are the faults of form in these.
+    among them with exactly the right keys and types. `manifest` has only the keys whose values have
+    the right form; `summary` is {} where it is no canonical object. `problems` are the faults of
+    form in these files.
     """
 
     package: Package
@@ -71,12 +72,15 @@ def load(package: Package, matrix: Mapping[str, Case], source: Path | None) -> B
     """Scans the package and decodes manifest, cases and summary; their faults never raise."""
     package.scan()
     bundle = Bundle(package, matrix, source)
-    bundle.manifest = _object(bundle, "manifest.json")
-    rules = schema.manifest_rules(len(matrix), bundle.ranks)
-    problems = list(schema.faults(bundle.manifest, rules)) if bundle.manifest else []
-    bundle.problems.extend(f"manifest.json: {problem}" for problem in problems)
-    if problems:
-        bundle.manifest = {}
+    manifest = _object(bundle, "manifest.json")
+    if manifest:
+        rules = schema.manifest_rules(len(matrix), bundle.ranks)
+        bundle.problems.extend(f"manifest.json: {each}" for each in schema.faults(manifest, rules))
+        bundle.manifest = {
+            key: value
+            for key, value in manifest.items()
+            if key in rules and rules[key](value) is None
+        }
     bundle.summary = _object(bundle, "summary.json")
     _load_cases(bundle)
     return bundle

@@ -66,6 +66,7 @@ class Package:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.sizes: dict[str, int] = {}
+        self.directories: set[str] = set()
         self.problems: list[str] = []
         self._digests: dict[str, Digest] = {}
 
@@ -79,8 +80,8 @@ class Package:
                 with os.scandir(self.root / directory) as entries:
                     for entry in entries:
                         seen += 1
-                        if seen > 2 * MAX_FILES or len(self.sizes) > MAX_FILES:
-                            self.problems.append(f"more than {MAX_FILES} files")
+                        if seen > 2 * MAX_FILES or len(self.sizes) == MAX_FILES:
+                            self.problems.append(f"more than {MAX_FILES} files, or as many folders")
                             return
                         path = f"{directory}/{entry.name}" if directory else entry.name
                         if self._list(path, entry):
@@ -94,6 +95,7 @@ class Package:
         if stat.S_ISDIR(mode.st_mode):
             parts = path.split("/")
             if parts[0] == "cases" and len(parts) <= 2:
+                self.directories.add(path)
                 return True
             self.problems.append(f"{shown(path)} is a directory that no package has")
         elif not stat.S_ISREG(mode.st_mode):

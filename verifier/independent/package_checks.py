@@ -33,20 +33,19 @@ def check_files(package: Bundle, log: Log) -> None:
     present = package.package.sizes.keys()
     for path in sorted(wanted - present):
         log.found(f"{path} is missing")
-    for path in sorted(present - wanted):
+    directories = {path.rpartition("/")[0] for path in wanted} | {"cases"}
+    for path in sorted((present - wanted) | (package.package.directories - directories)):
         log.found(f"{shown(path)} does not belong to the package")
     for path in sorted(present & wanted):
         try:
             package.package.digest(path)
         except Unreadable as error:
             log.found(str(error))
-    if not package.manifest:
-        return
-    for path in package.manifest["files"]:
+    listed = package.manifest.get("files", {}).keys()
+    for path in sorted(listed):
         fault = path_fault(path)
         if fault is not None:
             log.found(f"path {shown(path)} of the manifest {fault}")
-    listed = package.manifest["files"].keys()
     for path in sorted(listed ^ (wanted - {MANIFEST})):
         state = "lists" if path in listed else "does not list"
         log.found(f"the manifest {state} {shown(path)}")
@@ -66,8 +65,8 @@ def check_schema(package: Bundle, log: Log) -> None:
 
 def check_hash(package: Bundle, log: Log) -> None:
     """`package.hash`: size and digest of every file in the manifest."""
-    if not package.manifest:
-        log.found("no manifest to check against")
+    if "files" not in package.manifest:
+        log.found("the manifest has no usable files")
         return
     for path, claimed in package.manifest["files"].items():
         if path not in package.package.sizes:
@@ -87,8 +86,8 @@ def check_hash(package: Bundle, log: Log) -> None:
 
 def check_source(package: Bundle, log: Log) -> None:
     """`package.source`."""
-    if not package.manifest:
-        log.found("no manifest to check against")
+    if "source" not in package.manifest:
+        log.found("the manifest has no usable source")
         return
     log.count(len(package.manifest["source"]["files"]))
     for problem in source.problems(package.manifest["source"], package.source):
@@ -97,8 +96,8 @@ def check_source(package: Bundle, log: Log) -> None:
 
 def check_program(package: Bundle, log: Log) -> None:
     """`package.program`: program.md P2 at each world size."""
-    if not package.manifest:
-        log.found("no manifest to check against")
+    if "program_digests" not in package.manifest:
+        log.found("the manifest has no usable program digests")
         return
     for ranks in package.ranks:
         log.count()

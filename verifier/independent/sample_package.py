@@ -88,6 +88,12 @@ def write(files: Files, root: Path) -> Path:
 
 def rehash(files: Files) -> None:
     """Makes all digests agree with the files again: those of the cases, then the manifest."""
+    rehash_records(files)
+    rehash_manifest(files)
+
+
+def rehash_records(files: Files) -> None:
+    """Makes the digests in `cases.jsonl` agree with the files of the cases."""
     records = parsed(files["cases.jsonl"])
     for record in records:
         base = f"cases/{record['case']}/"
@@ -98,6 +104,10 @@ def rehash(files: Files) -> None:
         if output is not None and record["output_sha256"] is not None:
             record |= {"output_sha256": sha256(output), "output_bytes": len(output)}
     files["cases.jsonl"] = lines(records)
+
+
+def rehash_manifest(files: Files) -> None:
+    """Makes the manifest agree with all other files."""
     (manifest,) = parsed(files["manifest.json"])
     manifest["files"] = {
         path: {"bytes": len(data), "sha256": sha256(data)}

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-_DIRECTORY = Path(__file__).resolve().parents[2] / "testdata" / "vectors"
+_DIRECTORY = Path(__file__).absolute().parents[2] / "testdata" / "vectors"
 
 
 def load(name: str) -> dict[str, Any]:
