@@ -158,9 +158,10 @@ def _vector(
 
 
 def _product(form: str, place: Place) -> Iterator[dict[str, Any]]:
+    """FOLDED on other kinds never comes this far (frame.md F7, step 4)."""
     for sender in "WC":
         for kind in KINDS:
-            for flags in (0, FOLDED):
+            for flags in (0, FOLDED) if kind in ("PARTIAL", "REDUCTION") else (0,):
                 after = _next(place, sender, kind, flags, form == "folded")
                 epoch = FIRST_EPOCH if (place.state, sender) == ("GREETED", "C") else place.epoch
                 frame = [sender, kind, flags, epoch, place.sequence(sender)]
