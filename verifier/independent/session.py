@@ -58,10 +58,10 @@ class Session:
         self._started = False
         self._sequences = {"send": 0, "receive": 0}
 
-    @property
-    def epoch(self) -> int:
-        """The epoch that the next frame must carry (S3)."""
-        return self._first_epoch if self.state == "GREETED" else self._epoch
+    def epoch(self, direction: str) -> int:
+        """The epoch that the next frame in `direction` must carry (S3)."""
+        greeting = self.state == "GREETED" and direction == "send"
+        return self._first_epoch if greeting else self._epoch
 
     @property
     def phase(self) -> str:
@@ -80,10 +80,12 @@ class Session:
 
     def judge(self, direction: str, header: Header) -> str | None:
         """The code that refuses a frame for epoch, sequence or state, in this order (S5)."""
-        if header.epoch != self.epoch:
+        if header.epoch != self.epoch(direction):
             return "contract.epoch"
         if header.sequence != self._sequences[direction]:
             return "contract.sequence"
+        if not self._has_form(header):
+            return "contract.kind"
         if self._next_state(direction, header) is None:
             return "contract.fence" if header.kind in ("PARTIAL", "FENCE") else "contract.kind"
         return None
@@ -93,7 +95,7 @@ class Session:
         following = self._next_state(direction, header)
         if following is None:
             raise IllegalEventError(f"{header.kind} is not an event of {self.state}")
-        self._epoch = self.epoch
+        self._epoch = self.epoch(direction)
         self._sequences[direction] += 1
         if self.state == "REDUCED" or (self.state == "FENCED" and following == "OPEN"):
             self._at += 1
@@ -103,17 +105,21 @@ class Session:
         self._started = self._started or header.kind == "COMMAND"
         self.state = following
 
+    def _has_form(self, header: Header) -> bool:
+        """Whether a program like this ever sends the kind with these flags (end of S1)."""
+        folded = bool(header.flags & FOLDED)
+        if header.kind == "PARTIAL":
+            return folded == self._folded
+        return not folded or (self._folded and header.kind == "REDUCTION")
+
     def _next_state(self, direction: str, header: Header) -> str | None:
         row = TABLE[self.state]
         sender = WORKER if direction == "receive" else COORDINATOR
         if row.sender != sender or (header.kind in WORKER_KINDS) != (sender == WORKER):
             return None
         last = self._at == len(self._phases) - 1
-        event = header.kind
-        if event in ("PARTIAL", "REDUCTION"):
-            must_fold = self._folded and not (event == "REDUCTION" and last)
-            if bool(header.flags & FOLDED) != must_fold:
-                return None
-            event += "+" if must_fold else ""
+        event = header.kind + ("+" if header.flags & FOLDED else "")
+        if event.startswith("REDUCTION") and (event[-1] == "+") != (self._folded and not last):
+            return None
         following = row.events.get(event)
         return "LAST" if following == "REDUCED" and last else following

@@ -48,11 +48,9 @@ def test_every_frame_in_every_state(form: str) -> None:
             session.accept(direction, header)
             assert session.state == vector["state"], vector["id"]
             assert session.phase == vector["phase"], vector["id"]
-            # Before ACK the vectors give the epoch that was; the property, the one to come.
-            if session.state != "GREETED":
-                assert session.epoch == vector["epoch"], vector["id"]
+            assert session.epoch("receive") == vector["epoch"], vector["id"]
         checked += 1
-    assert checked > 500
+    assert checked > 400
 
 
 def test_a_refused_frame_can_not_be_accepted() -> None:
