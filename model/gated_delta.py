@@ -102,9 +102,7 @@ def _block(query: Array, key: Array, value: Array, g: Array, beta: Array, state:
     total = np.cumsum(g, axis=0).T.reshape(*shared, tokens)
     states = state.reshape(*shared, key_dim, value_dim)  # a view: `state` is contiguous
 
-    lower = np.tri(tokens, dtype=bool)
-    difference = total[..., :, None] - total[..., None, :]
-    ratio = np.exp(np.where(lower, difference, -np.inf))
+    ratio = decay_ratio(total)
     keys_transposed = keys.swapaxes(-1, -2)
     coupling = np.matmul(keys, keys_transposed) * ratio
     coupling *= betas
@@ -116,6 +114,13 @@ def _block(query: Array, key: Array, value: Array, g: Array, beta: Array, state:
     states *= grown[..., -1:, :]
     states += np.matmul(keys_transposed, ratio[..., -1, :, None] * updates)
     result: Array = output.reshape(value_heads, tokens, value_dim).transpose(1, 0, 2)
+    return result
+
+
+def decay_ratio(total: Array) -> Array:
+    """D_ij = exp(G_i - G_j) for j <= i, else 0: [..., tokens, tokens] of G [..., tokens]."""
+    difference = total[..., :, None] - total[..., None, :]
+    result: Array = np.exp(np.where(np.tri(total.shape[-1], dtype=bool), difference, -np.inf))
     return result
 
 

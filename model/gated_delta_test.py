@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from model import gated_delta
 from model.gated_delta import (
     BLOCK_TOKENS,
     causal_convolution,
@@ -149,6 +150,18 @@ def test_heads_that_forget_fast_stay_finite_in_float32(decay: float) -> None:
     expected, final = by_definition(*wide, np.zeros((4, 8, 8)))
     np.testing.assert_allclose(found, expected, atol=2e-5)
     np.testing.assert_allclose(state, final, atol=2e-5)
+
+
+def test_a_ratio_of_exponents_is_caught_by_such_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ratio(total: Array) -> Array:
+        result: Array = np.tril(np.exp(total)[..., :, None] * np.exp(-total)[..., None, :])
+        return result
+
+    monkeypatch.setattr(gated_delta, "decay_ratio", ratio)
+    inputs = random_inputs(np.random.default_rng(2), 100, (2, 2, 8, 8), 1e3)
+    with np.errstate(all="ignore"):
+        found = gated_delta_chunk(*inputs, np.zeros((4, 8, 8)))
+    assert not np.isfinite(found).all()
 
 
 def test_equal_keys_without_decay_are_exact() -> None:
