@@ -40,6 +40,9 @@ class Connection:
         # The newest frame's record, and the phase in which it was due.
         self._newest: Record | None = None
         self._newest_phase = HELLO_PHASE
+        # The last tensor metadata that nobody predicted, with its payload's length: a peer that
+        # sends the same again (every step's INPUT) need not be parsed again.
+        self._accepted: tuple[Kind, bytes, int] | None = None
         self._failure: PeerError | None = None
 
     def send(
@@ -81,6 +84,11 @@ class Connection:
         """Whether the session came to its clean end (S2)."""
         return self.session.state is State.CLOSED
 
+    @property
+    def has_news(self) -> bool:
+        """Whether `next_frame` may have anything to say before more bytes arrive."""
+        return self._failure is not None or self.reader.has_bytes
+
     def next_frame(
         self, expected: bytes | None = None, payload_bytes: int | None = None
     ) -> Frame | None:
@@ -98,7 +106,9 @@ class Connection:
                 if not self.closed:
                     session.end(self._peer)
                 return None
-            frame = reader.next_frame(expected)
+            known = self._accepted
+            hint = expected if expected is not None or known is None else known[1]
+            frame = reader.next_frame(hint)
         except ProtocolError as error:
             raise self._fail_wait(error) from None
         if frame is None:
@@ -110,7 +120,7 @@ class Connection:
             if expected is not None and frame.metadata != expected:
                 demand(frame.metadata, expected)
             if frame.header.kind in TENSOR_KINDS:
-                _demand_payload_bytes(frame, expected, payload_bytes)
+                self._demand_payload_bytes(frame, expected, payload_bytes)
         except ContractError as error:
             error_code = error.code
             self._failure = error.located(self.rank, phase)
@@ -126,6 +136,26 @@ class Connection:
         if self._failure is not None:
             raise self._failure
         return frame
+
+    def _demand_payload_bytes(
+        self, frame: Frame, expected: bytes | None, agreed: int | None
+    ) -> None:
+        """M3, after the metadata was judged (S5)."""
+        if expected is None:
+            announced = self._announced_payload_bytes(frame.kind, frame.metadata)
+            agreed = announced if agreed is None else agreed
+        elif agreed is None:
+            agreed = _agreed_payload_bytes(frame.kind, expected)
+        received = frame.header.payload_bytes
+        if received != agreed:
+            raise ContractError("metadata", f"payload: received {received} bytes, agreed {agreed}")
+
+    def _announced_payload_bytes(self, kind: Kind, metadata: bytes) -> int:
+        known = self._accepted
+        if known is None or known[0] is not kind or known[1] != metadata:
+            size = parse_tensor(kind, metadata).payload_bytes
+            known = self._accepted = (kind, metadata, size)
+        return known[2]
 
     def fail(self, error: PeerError) -> PeerError:
         """Record a failure found outside; returns it with rank and phase, to be raised.
@@ -184,18 +214,6 @@ def _as_handshake(error: PeerError, phase: str) -> PeerError:
     if isinstance(error, DeadlineError) and phase == HELLO_PHASE:
         return DeadlineError("handshake", error.message, rank=error.rank)
     return error
-
-
-def _demand_payload_bytes(frame: Frame, expected: bytes | None, agreed: int | None) -> None:
-    """M3, after the metadata was judged (S5)."""
-    if expected is None:
-        announced = parse_tensor(frame.kind, frame.metadata).payload_bytes
-        agreed = announced if agreed is None else agreed
-    elif agreed is None:
-        agreed = _agreed_payload_bytes(frame.kind, expected)
-    received = frame.header.payload_bytes
-    if received != agreed:
-        raise ContractError("metadata", f"payload: received {received} bytes, agreed {agreed}")
 
 
 @lru_cache(maxsize=_AGREED_SIZES_MAX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -280,3 +281,35 @@ def test_a_recorded_payload_is_the_one_that_was_sent() -> None:
     tape = recorder.tape()
     payload[:] = bytes(len(payload))
     assert recorder.tape() == tape
+
+
+@pytest.mark.parametrize(
+    ("shape", "payload"), [((3,), b"87654321"), ((2,), b"4321"), ((1, 1), b"4321")]
+)
+def test_repeated_unpredicted_metadata_is_judged_like_the_first(
+    shape: tuple[int, ...], payload: bytes
+) -> None:
+    sender, receiver = coordinator(None), Connection(Side.WORKER, Session(), FILE["rank"])
+    hello = Hello(byte_order="little", dtype="<f4", rank=FILE["rank"]).to_bytes()
+    for buffer in receiver.send(Kind.HELLO, hello):
+        sender.receive_data(buffer)
+    assert sender.next_frame(hello) is not None
+
+    def deliver(kind: Kind, metadata: bytes, body: bytes) -> Frame | None:
+        for buffer in sender.send(kind, metadata, body):
+            receiver.receive_data(buffer)
+        return receiver.next_frame()
+
+    def weight(extent: tuple[int, ...]) -> bytes:
+        tensor = Tensor(dtype="<f4", phase="load", rank=0, shape=extent, tensor="w")
+        return tensor.to_bytes()
+
+    assert deliver(Kind.ACK, b"{}", b"") is not None
+    for _ in range(3):
+        assert deliver(Kind.WEIGHT, weight((2,)), b"12345678") is not None
+    if len(payload) == 4 * math.prod(shape):
+        assert deliver(Kind.WEIGHT, weight(shape), payload) is not None
+        return
+    with pytest.raises(ContractError) as refusal:
+        deliver(Kind.WEIGHT, weight(shape), payload)
+    assert refusal.value.code == "contract.metadata"

@@ -61,6 +61,11 @@ class FrameReader:
         self._ended = True
 
     @property
+    def has_bytes(self) -> bool:
+        """Whether something is buffered, or the stream has ended."""
+        return bool(self._buffer) or self._ended
+
+    @property
     def at_clean_end(self) -> bool:
         """The stream has ended at a frame boundary and every frame was taken."""
         return self._ended and not self._buffer and self._failure is None

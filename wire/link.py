@@ -99,9 +99,10 @@ class Link:
         connection, pipe = self.connection, self.pipe
         has_read = False
         while True:
-            frame = connection.next_frame(expected, payload_bytes)
-            if frame is not None or connection.closed:
-                return frame
+            if connection.has_news:
+                frame = connection.next_frame(expected, payload_bytes)
+                if frame is not None or connection.closed:
+                    return frame
             try:
                 # S8: a peer that never lets a read block does not extend the wait either.
                 if has_read and pipe.clock() >= deadline:

@@ -52,6 +52,8 @@ class WorkerCore:
         self._running: _Running | None = None
         self._weights_loaded = 0
         self._operand: tuple[tuple[int, ...], Buffer] | None = None
+        # The shape of the last operand: the next step's is mostly the same.
+        self._operand_shape: tuple[int, ...] | None = None
         self._step = 0
         self._shape: tuple[int, ...] = ()
         self._handlers: dict[Kind, Callable[[_Running, Frame], list[Outgoing]]] = {
@@ -143,6 +145,11 @@ class WorkerCore:
     def _on_input(self, running: _Running, frame: Frame) -> list[Outgoing]:
         if self._weights_missing(running.spec):
             raise ContractError("kind", f"INPUT came after {self._weights_loaded} weights")
+        if self._operand_shape is not None:
+            agreed = running.agreed.operand(self._operand_shape)
+            if frame.metadata == agreed.metadata:
+                self._operand = (self._operand_shape, frame.payload)
+                return []
         shape = Tensor.parse(frame.metadata).shape
         if len(shape) != 3 or shape[2] != running.spec.hidden_size:
             raise ContractError(
@@ -150,6 +157,7 @@ class WorkerCore:
                 f"shape is {list(shape)}, agreed [batch, sequence, {running.spec.hidden_size}]",
             )
         demand(frame.metadata, running.agreed.operand(shape).metadata)
+        self._operand_shape = shape
         self._operand = (shape, frame.payload)
         return []
 
