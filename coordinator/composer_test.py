@@ -214,11 +214,11 @@ def test_admissions_are_deferred_where_their_parameters_fill_a_plan() -> None:
     apply(plan, table)
 
 
-def test_every_slot_gets_its_token_in_a_full_plan() -> None:
-    """256 decodes, each with the longest numbers, and a queue that wants to enter."""
-    limits = PlanLimits(1_000_000, 10**9, SLOTS_MAX, 10**6, 8, 10**6)
+def decodes(count: int, slots: int) -> tuple[SlotTable, list[Running]]:
+    """`count` decodes with the longest numbers, in a table of `slots` slots."""
+    limits = PlanLimits(1_000_000, 10**9, slots, 10**6, 8, 10**6)
     far = INTEGER_MAX - SLOTS_MAX
-    slots = tuple(
+    held = tuple(
         Resident(
             request_id=far + i,
             generation=i + 1,
@@ -229,10 +229,29 @@ def test_every_slot_gets_its_token_in_a_full_plan() -> None:
             page_runs=((i, 1),),
             computed_tokens=1,
         )
-        for i in range(SLOTS_MAX)
+        for i in range(count)
     )
-    table = SlotTable(limits, slots, admissions=SLOTS_MAX, next_step=INTEGER_MAX - 1)
-    residents = [Running(far + i, (999_999, 999_999), 1, 20, 0) for i in range(SLOTS_MAX)]
+    empty = (None,) * (slots - count)
+    table = SlotTable(limits, (*held, *empty), admissions=count, next_step=INTEGER_MAX - 1)
+    return table, [Running(far + i, (999_999, 999_999), 1, 20, 0) for i in range(count)]
+
+
+def test_newcomers_leave_room_for_the_rows_of_residents() -> None:
+    bias = tuple((999_000 + i, -0.1) for i in range(LOGIT_BIAS_ENTRIES_MAX))
+    submission = Submission((999_999,), 1, Sampling(logit_bias=bias))
+    table, residents = decodes(200, SLOTS_MAX)
+    queue = [Waiting(INTEGER_MAX - 50 + i, submission) for i in range(50)]
+    plan = compose(table, NOBODY, queue, residents, 10**6)
+    assert plan is not None
+    assert 1 <= len(plan.admissions) < 50
+    assert {r.request_id for r in residents} <= {row.request_id for row in plan.rows}
+    assert encoded_bytes(plan) <= PLAN_BYTES_MAX
+    apply(plan, table)
+
+
+def test_every_slot_gets_its_token_in_a_full_plan() -> None:
+    """As many decodes as slots, and a queue that wants to enter."""
+    table, residents = decodes(SLOTS_MAX, SLOTS_MAX)
     plan = compose(table, NOBODY, [waiting(INTEGER_MAX)], residents, 10**6)
     assert plan is not None
     assert plan.token_count == SLOTS_MAX

@@ -251,13 +251,16 @@ def test_poison_ends_every_live_request_once() -> None:
     scheduler.submit(1, submission(max_tokens=5))
     step(scheduler)
     scheduler.submit(2, submission())
-    scheduler.plan()
+    plan = planned(scheduler)
     updates = scheduler.poison(CAUSE)
     assert [(u.request_id, u.outcome, u.error) for u in updates if isinstance(u, Finished)] == [
         (i, Outcome.FAILED, CAUSE) for i in range(3)
     ]
     assert scheduler.idle
     assert scheduler.poison(ProtocolError("closed", "later")) == ()
+    assert scheduler.snapshot().in_flight is None
+    with pytest.raises(MisuseError):
+        scheduler.commit(result_of(plan))
 
 
 def test_after_poison_nothing_runs_and_the_first_cause_is_named() -> None:

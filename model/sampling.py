@@ -100,6 +100,22 @@ def score(row: Row, logits: Logits, wanted: Score) -> tuple[ScoredPosition, ...]
     return tuple(scored)
 
 
+def adjusted(logits: Logits, sampling: Sampling, history: TokenHistory) -> Float64:
+    """Logits with bias and penalties, before any temperature: [vocab] float64, a new array."""
+    scores: Float64 = logits.astype(np.float64)
+    for token_id, bias in sampling.logit_bias:
+        scores[token_id] += bias
+    if sampling.repetition_penalty != 1.0:
+        ids = history.seen()
+        penalty = sampling.repetition_penalty
+        values = scores[ids]
+        scores[ids] = np.where(values > 0.0, values / penalty, values * penalty)
+    if sampling.presence_penalty != 0.0 or sampling.frequency_penalty != 0.0:
+        ids, counts = history.generated()
+        scores[ids] -= sampling.presence_penalty + sampling.frequency_penalty * counts
+    return scores
+
+
 def _check_finite(logits: Logits, request_id: int) -> None:
     if not np.isfinite(logits).all():
         count = int(np.count_nonzero(~np.isfinite(logits)))
@@ -107,7 +123,7 @@ def _check_finite(logits: Logits, request_id: int) -> None:
 
 
 def _pick(logits: Logits, sampling: Sampling, history: TokenHistory) -> int:
-    scores = _adjusted(logits, sampling, history)
+    scores = adjusted(logits, sampling, history)
     if sampling.temperature == 0.0:
         # argmax returns the first of equal maxima: the lowest id.
         return int(np.argmax(scores))
@@ -122,22 +138,6 @@ def _pick(logits: Logits, sampling: Sampling, history: TokenHistory) -> int:
     if kept is not None:
         token_ids, weights = token_ids[kept], weights[kept]
     return _draw(token_ids, weights, uniform(sampling.seed, history.length))
-
-
-def _adjusted(logits: Logits, sampling: Sampling, history: TokenHistory) -> Float64:
-    """Bias and penalties: [vocab] float64, a new array."""
-    scores: Float64 = logits.astype(np.float64)
-    for token_id, bias in sampling.logit_bias:
-        scores[token_id] += bias
-    if sampling.repetition_penalty != 1.0:
-        ids = history.seen()
-        penalty = sampling.repetition_penalty
-        values = scores[ids]
-        scores[ids] = np.where(values > 0.0, values / penalty, values * penalty)
-    if sampling.presence_penalty != 0.0 or sampling.frequency_penalty != 0.0:
-        ids, counts = history.generated()
-        scores[ids] -= sampling.presence_penalty + sampling.frequency_penalty * counts
-    return scores
 
 
 def _weights(scores: Float64, temperature: float) -> Float64:

@@ -13,8 +13,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import model.sampling as sampling_module
 from errors import MisuseError, NumericsError
-from model.sampling import TokenHistory, sample, score
+from model.sampling import TokenHistory, adjusted, sample, score
 from model.uniforms import uniform
 from program.plan import Row, Sample, Sampling, Score
 
@@ -25,6 +26,7 @@ LOGITS = st.lists(
     min_size=VOCAB,
     max_size=VOCAB,
 )
+POINTS = [*(i / 16 for i in range(16)), 1 - 2**-53]
 TOKENS = st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=12)
 BIAS = st.dictionaries(st.integers(0, VOCAB - 1), st.floats(-20, 20), max_size=4)
 SAMPLINGS = st.builds(
@@ -103,21 +105,52 @@ def test_agrees_with_the_reference(
     values: list[float], sampling: Sampling, tokens: list[int], prompt_tokens: int
 ) -> None:
     logits = row_of(values)
-    token_id = token_of(logits, sampling, history_of(tokens, prompt_tokens))
+    history = history_of(tokens, prompt_tokens)
     scores = reference_scores([float(x) for x in logits], sampling, tokens, prompt_tokens)
+    assert adjusted(logits, sampling, history) == pytest.approx(scores, abs=1e-12)
     if sampling.temperature == 0:
         # Two roundings of one sum may differ in the last place.
-        assert scores[token_id] >= max(scores) - 1e-12
+        assert scores[token_of(logits, sampling, history)] >= max(scores) - 1e-12
         return
     ordered = sorted(scores)
     gaps = [b - a for a, b in pairwise(ordered)]
     assume(all(gap == 0 or gap > 1e-12 for gap in gaps))
     kept = reference_kept(scores, sampling)
-    assert token_id in kept
-    below = math.fsum(w for i, w in kept.items() if i < token_id)
     total = math.fsum(kept.values())
-    point = uniform(sampling.seed, len(tokens)) * total
-    assert below - 1e-12 <= point <= below + kept[token_id] + 1e-12
+    for point in POINTS:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sampling_module, "uniform", lambda seed, position, u=point: u)
+            token_id = token_of(logits, sampling, history)
+        assert token_id in kept
+        assert kept[token_id] > 0
+        below = math.fsum(w for i, w in kept.items() if i < token_id)
+        assert below - 1e-12 <= point * total <= below + kept[token_id] + 1e-12
+
+
+@given(LOGITS, TOKENS, st.integers(0, 2**64 - 1))
+def test_the_uniform_is_that_of_the_seed_and_the_position(
+    values: list[float], tokens: list[int], seed: int
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def recording(seed: int, position: int) -> float:
+        asked.append((seed, position))
+        return uniform(seed, position)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling_module, "uniform", recording)
+        token_of(row_of(values), Sampling(temperature=1, seed=seed), history_of(tokens, 1))
+    assert asked == [(seed, len(tokens))]
+
+
+@pytest.mark.parametrize(("point", "expected"), [(0.0, 1), (1 - 2**-53, 2)])
+def test_a_token_without_weight_is_never_drawn(
+    point: float, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At both ends of the interval, next to tokens whose weight underflows to nothing."""
+    monkeypatch.setattr(sampling_module, "uniform", lambda seed, position: point)
+    logits = row_of([-5000, 0, 0, -5000])
+    assert token_of(logits, Sampling(temperature=1), history_of([0], 1)) == expected
 
 
 @given(LOGITS)
