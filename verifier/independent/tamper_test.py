@@ -299,12 +299,36 @@ def test_every_check_has_a_tamper() -> None:
     assert covered == set(verify.CODES)
 
 
-@pytest.mark.parametrize("changed", ["wire/frame.py", None])
-def test_the_source_tree_is_compared(changed: str | None, tmp_path: Path) -> None:
-    tree = sample.write(sample.SOURCES, tmp_path / "tree")
-    if changed is not None:
-        (tree / changed).write_bytes(b"FRAME = 2\n")
+SOURCE_TREES: dict[str, tuple[dict[str, bytes], bool]] = {
+    "the same": ({}, True),
+    "files that decide nothing": (
+        {
+            "wire/frame_test.py": b"",
+            "manifest/x_pb2.py": b"",
+            "wire/notes.md": b"",
+            "tools/x.py": b"",
+            "coordinator/serving/BUILD.bazel": b"",
+            "coordinator/serving/main.py": b"",
+        },
+        True,
+    ),
+    "a byte changed": ({"wire/frame.py": b"FRAME = 2\n"}, False),
+    "a source that is not named": ({"wire/deep/er.py": b""}, False),
+}
+
+
+@pytest.mark.parametrize("name", SOURCE_TREES)
+def test_the_source_tree_is_compared(name: str, tmp_path: Path) -> None:
+    changed, holds = SOURCE_TREES[name]
+    tree = sample.write(sample.SOURCES | changed, tmp_path / "tree")
     package = sample.write(valid(), tmp_path / "package")
     verdict = verify.verify(package, source=tree, matrix=MATRIX)
     found = {finding.code for finding in verdict.findings}
-    assert found == (set() if changed is None else {"package.source"})
+    assert found == (set() if holds else {"package.source"})
+
+
+def test_a_source_that_is_not_there(tmp_path: Path) -> None:
+    tree = sample.write({"wire/frame.py": sample.SOURCES["wire/frame.py"]}, tmp_path / "tree")
+    package = sample.write(valid(), tmp_path / "package")
+    verdict = verify.verify(package, source=tree, matrix=MATRIX)
+    assert {finding.code for finding in verdict.findings} == {"package.source"}
