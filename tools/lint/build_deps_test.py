@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tools.lint import build_deps
-from tools.lint.build_targets import UnreadableError, absolute, read
+from tools.lint.build_targets import UnreadableError, absolute, closure, read, sources_of_tests
 
 BUILD = """\
 py_library(
@@ -133,6 +133,44 @@ def test_computed_lists_are_refused() -> None:
     text = 'py_library(name = "x", srcs = ["x.py"], deps = [n for n in D])\n'
     with pytest.raises(UnreadableError):
         read("wire/BUILD.bazel", text)
+
+
+RUN = """\
+py_library(
+    name = "a",
+    srcs = ["a.py"],
+    deps = [":b"],
+)
+
+py_library(
+    name = "b",
+    srcs = ["b.py"],
+)
+
+py_library(
+    name = "fake",
+    testonly = True,
+    srcs = ["fake.py"],
+    deps = [":a"],
+)
+
+pytest_test(
+    name = "a_test",
+    srcs = ["a_test.py"],
+)
+
+py_library(
+    name = "both",
+    srcs = ["a_test.py"],
+)
+"""
+
+
+def test_closure_and_test_only_sources() -> None:
+    targets = read("wire/BUILD.bazel", RUN)
+    assert closure(targets, ["//wire:a"]) == {"wire/a.py", "wire/b.py"}
+    assert closure(targets, ["//wire:absent"]) == frozenset()
+    assert sources_of_tests(targets) == {"wire/fake.py"}
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ class Target:
     implied: frozenset[str]
     # Folders on the import path besides the repository root.
     roots: tuple[str, ...]
+    is_test: bool = False
 
 
 def absolute(package: str, label: str) -> str:
@@ -94,6 +95,7 @@ def _target(
         ),
         implied=IMPLIED.get(kind, frozenset()),
         roots=tuple(str(PurePosixPath(package, root)) for root in items("imports")),
+        is_test=kind.endswith("_test") or "testonly" in values,
     )
 
 
@@ -117,3 +119,29 @@ def read(path: str, source: str) -> list[Target]:
             case _:
                 pass
     return targets
+
+
+def sources_of_tests(targets: list[Target]) -> frozenset[str]:
+    """The sources that no target has but tests and those marked testonly."""
+    owners: dict[str, list[Target]] = {}
+    for target in targets:
+        for source in target.sources:
+            owners.setdefault(source, []).append(target)
+    return frozenset(
+        source for source, having in owners.items() if all(target.is_test for target in having)
+    )
+
+
+def closure(targets: list[Target], roots: list[str]) -> frozenset[str]:
+    """The written Python sources of these targets and of all that they depend on."""
+    known = {target.label: target for target in targets}
+    seen: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        label = waiting.pop()
+        if label in seen or label not in known:
+            continue
+        seen.add(label)
+        waiting += known[label].deps
+    found = (target for label in seen if (target := known[label]).kind != "py_proto")
+    return frozenset(source for target in found for source in target.sources)

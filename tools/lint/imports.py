@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tools.lint import import_table
 from tools.lint.finding import Finding
 from tools.lint.import_table import Allowed
+
+INDEPENDENT = "verifier/independent/"
 
 
 def rule_for(path: str) -> Allowed | None:
@@ -22,14 +25,20 @@ def rule_for(path: str) -> Allowed | None:
     return None
 
 
-def is_test(path: str) -> bool:
-    """Whether only the build's tests run this file."""
-    return path.endswith("_test.py")
+@dataclass(frozen=True)
+class Source:
+    """A file that is checked."""
+
+    path: str
+    # Whether only tests run it.
+    is_test: bool
+    # Modules that it may import by their bare name.
+    siblings: frozenset[str]
 
 
-def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def imported(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
     """Every imported module with its line; `from a import b` gives `a.b`, a relative one `.a`."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -40,38 +49,41 @@ def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _siblings(path: str, all_paths: frozenset[str]) -> frozenset[str]:
-    """Modules in the same folder. The independent verifier imports them by their bare name."""
+    """Modules that the independent verifier may import by their bare name: those beside it."""
+    if not path.startswith(INDEPENDENT):
+        return frozenset()
     folder = PurePosixPath(path).parent
     return frozenset(
         PurePosixPath(other).stem for other in all_paths if PurePosixPath(other).parent == folder
     )
 
 
-def _import_problem(path: str, module: str, rule: Allowed, siblings: frozenset[str]) -> str | None:
+def _import_problem(file: Source, module: str, rule: Allowed) -> str | None:
+    path = file.path
     top = module.split(".")[0]
     if not top:
         return f"relative import of {module}"
     if top in import_table.BANNED_MODULES:
         return f"{top} is banned everywhere"
     if top in import_table.SOCKET_MODULES and not (
-        is_test(path) or path.startswith(import_table.SOCKET_HOMES)
+        file.is_test or path.startswith(import_table.SOCKET_HOMES)
     ):
         return f"{top} is imported outside {', '.join(import_table.SOCKET_HOMES)}"
     if top in import_table.IMPURE_MODULES and path.startswith(import_table.PURE):
-        return None if is_test(path) else f"{top} in a function of its arguments"
+        return None if file.is_test else f"{top} in a function of its arguments"
     if top in sys.stdlib_module_names or top == "__future__":
         return None
-    if path.startswith("verifier/independent/") and top in siblings:
+    if top in file.siblings:
         return None
     if top in import_table.FIRST_PARTY:
         mine = PurePosixPath(path).parts[0]
         allowed = rule.first_party | {mine}
-        if is_test(path):
+        if file.is_test:
             allowed |= rule.tests | import_table.TEST_PACKAGES
         if top == mine == "verifier" and not _same_part(path, module):
             return f"{module} belongs to another verifier"
         return None if top in allowed else f"{top} is not allowed here"
-    allowed = rule.third_party | (import_table.TEST_LIBRARIES if is_test(path) else frozenset())
+    allowed = rule.third_party | (import_table.TEST_LIBRARIES if file.is_test else frozenset())
     return None if top in allowed else f"third-party {top} is not allowed here"
 
 
@@ -90,9 +102,9 @@ def _dotted(node: ast.expr, aliases: dict[str, str]) -> str:
     return ""
 
 
-def _aliases(tree: ast.Module) -> dict[str, str]:
+def _aliases(nodes: list[ast.AST]) -> dict[str, str]:
     names: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names |= {alias.asname: alias.name for alias in node.names if alias.asname}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -105,10 +117,11 @@ def _is_false(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is False
 
 
-def _use_problems(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
-    aliases = _aliases(tree)
-    pure = path.startswith(import_table.PURE) and not is_test(path)
-    for node in ast.walk(tree):
+def _use_problems(file: Source, nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
+    path = file.path
+    aliases = _aliases(nodes)
+    pure = path.startswith(import_table.PURE) and not file.is_test
+    for node in nodes:
         if isinstance(node, ast.Call):
             name = _dotted(node.func, aliases)
             if name in import_table.BANNED_CALLS:
@@ -126,20 +139,27 @@ def _use_problems(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{name} in a function of its arguments"
 
 
-def check(path: str, source: str, all_paths: frozenset[str] = frozenset()) -> Iterator[Finding]:
+def check(
+    path: str,
+    source: str,
+    all_paths: frozenset[str] = frozenset(),
+    test_only: frozenset[str] = frozenset(),
+) -> Iterator[Finding]:
     """Everything in this file that the import table forbids.
 
-    path: relative to the repository root. all_paths: the files beside it, for bare sibling imports.
+    path: relative to the repository root. all_paths: all files, for bare imports of siblings.
+    test_only: files that only tests run, besides those named *_test.py.
     """
     rule = rule_for(path)
     if rule is None:
         yield Finding(path, 0, "imports", "no rule in tools/lint/import_table.py covers this path")
         return
-    tree = ast.parse(source, path)
-    siblings = _siblings(path, all_paths)
-    for line, module in imported(tree):
-        problem = _import_problem(path, module, rule, siblings)
+    nodes = list(ast.walk(ast.parse(source, path)))
+    is_test = path.endswith("_test.py") or path in test_only
+    file = Source(path, is_test, _siblings(path, all_paths))
+    for line, module in imported(nodes):
+        problem = _import_problem(file, module, rule)
         if problem is not None:
             yield Finding(path, line, "imports", problem)
-    for line, problem in _use_problems(path, tree):
+    for line, problem in _use_problems(file, nodes):
         yield Finding(path, line, "imports", problem)

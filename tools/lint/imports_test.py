@@ -89,6 +89,12 @@ def test_bare_siblings_of_the_independent_verifier() -> None:
     assert list(imports.check("wire/session.py", source, frozenset({"wire/frames.py"}))) != []
 
 
+def test_the_support_of_tests_counts_as_a_test() -> None:
+    path, source = "coordinator/fake_rank.py", "import pytest, socket"
+    assert list(imports.check(path, source, test_only=frozenset({path}))) == []
+    assert len(list(imports.check(path, source))) == 2
+
+
 def test_a_finding_names_the_line() -> None:
     (finding,) = imports.check("wire/frame.py", "import struct\n\nimport numpy\n")
     assert (finding.path, finding.line, finding.rule) == ("wire/frame.py", 3, "imports")

@@ -36,6 +36,7 @@ RUN_PACKAGES = [
     "//identity",
     "//manifest",
     "//model",
+    "//oracle",
     "//program",
     "//wire",
     "//worker",

@@ -19,12 +19,13 @@ def _below(patterns):
         return patterns
     return ["**/" + pattern for pattern in patterns]
 
-def checked_sources(name = "sources"):
+def checked_sources(name = "sources", test_support = []):
     """Declares the sources of this package; each BUILD.bazel calls it once.
 
     Args:
       name: of the filegroup of all sources that the checks read. A second one, NAME_of_run, holds
         those that decide what a run computes.
+      test_support: files that only tests use and whose names do not end in _test.py.
     """
     native.filegroup(
         name = name,
@@ -36,7 +37,7 @@ def checked_sources(name = "sources"):
         srcs = native.glob(
             _below(["*.proto", "*.py"]),
             allow_empty = True,
-            exclude = _NOT_IN_A_RUN,
+            exclude = _NOT_IN_A_RUN + test_support,
         ),
         visibility = ["//identity:__pkg__"],
     )

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from identity.source import SOURCE_FILES
 from tools.lint import build_deps, build_layout, build_order, imports, sizes, wording
-from tools.lint.build_targets import Target, UnreadableError, read
+from tools.lint.build_targets import Target, UnreadableError, closure, read, sources_of_tests
 from tools.lint.finding import Finding, files, require_none
 
 # Bazel starts a test in the folder of the repository's runfiles.
@@ -30,7 +31,8 @@ def test_the_tree_is_here() -> None:
 def test_imports() -> None:
     sources = texts(".py")
     paths = frozenset(sources)
-    found = [f for path, text in sources.items() for f in imports.check(path, text, paths)]
+    support = sources_of_tests([target for _, targets in _targets() for target in targets])
+    found = [f for path, text in sources.items() for f in imports.check(path, text, paths, support)]
     require_none(found)
 
 
@@ -59,6 +61,13 @@ def _targets() -> Iterator[tuple[str, list[Target]]]:
 
 def test_dependencies_are_declared() -> None:
     require_none(build_deps.check(dict(_targets()), texts(".py")))
+
+
+def test_the_source_identity_is_of_what_runs() -> None:
+    """Every source of a run is in it, and nothing that only tests use."""
+    targets = [target for _, listed in _targets() for target in listed]
+    assert SOURCE_FILES.keys() >= closure(targets, ["//coordinator:coordinator", "//worker:worker"])
+    assert SOURCE_FILES.keys() & sources_of_tests(targets) == set()
 
 
 def test_wording() -> None:
