@@ -15,7 +15,7 @@ from typing import Protocol
 from coordinator.reduce import reduce_partials
 from errors import ContractError, MisuseError, PeerError, PoisonedError
 from program.spec import LOAD_PHASE, RESULT_PHASE, Loading, ProgramSpec
-from wire.agreed import AgreedMetadata
+from wire.agreed import TENSOR_DTYPE, AgreedMetadata
 from wire.canonical import JsonValue
 from wire.frame import Buffer, Kind
 from wire.limits import FLAG_FOLDED
@@ -249,7 +249,7 @@ class Group:
         with _condemning(link):
             result = Result.parse(frame.metadata)
             received = (result.phase, result.rank, result.step, result.dtype)
-            wanted = (RESULT_PHASE, rank, self._step, self.spec.partial_dtype.value)
+            wanted = (RESULT_PHASE, rank, self._step, TENSOR_DTYPE)
             if received != wanted:
                 raise ContractError(
                     "metadata", f"phase, rank, step, dtype are {received}, agreed {wanted}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -15,8 +16,10 @@ from numpy.typing import NDArray
 
 from errors import ConfigError, ContractError, MisuseError
 from model.block import BlockExecutor
+from model.bound_qwen35 import OpenedQwen35, open_qwen35
 from program.block import PROGRAM_NAME, RESULT_TENSOR, block_spec, operand_shape
 from program.digest import program_digest
+from program.qwen35 import Variant
 from program.spec import ProgramSpec
 
 Buffer = bytes | bytearray | memoryview
@@ -96,14 +99,15 @@ def _open_block(parameters: Mapping[str, object], rank: int, world_size: int) ->
     return Opened(spec, program_digest(spec), BoundBlock(spec, rank))
 
 
-_PROGRAMS: dict[str, Callable[[Mapping[str, object], int, int], Opened]] = {
+_PROGRAMS: dict[str, Callable[[Mapping[str, object], int, int], Opened | OpenedQwen35]] = {
     PROGRAM_NAME: _open_block,
+    **{variant.value: partial(open_qwen35, variant) for variant in Variant},
 }
 
 
 def open_program(
     program: str, parameters: Mapping[str, object], rank: int, world_size: int
-) -> Opened:
+) -> Opened | OpenedQwen35:
     """The program of an ACK. Raises ContractError `contract.program` for one not known here."""
     opener = _PROGRAMS.get(program)
     if opener is None:

@@ -14,6 +14,8 @@ from wire.metadata import Command, Fence, Result, Tensor, payload_bytes
 from wire.step_template import StepTemplate
 
 INPUT_TENSOR = "x"
+TENSOR_DTYPE = "<f4"
+_SUMMED = (Kind.PARTIAL, Kind.REDUCTION)
 _Key = tuple[Kind, str, tuple[int, ...]]
 
 
@@ -25,12 +27,15 @@ class Agreed(NamedTuple):
 
 
 class AgreedMetadata:
-    """rank: the worker's, in both directions (M4). dtype: of every tensor that travels."""
+    """rank: the worker's, in both directions (M4).
 
-    def __init__(self, rank: int, phases: tuple[str, ...], dtype: str) -> None:
+    partial_dtype: element type of partials and reductions; every other tensor is binary32.
+    """
+
+    def __init__(self, rank: int, phases: tuple[str, ...], partial_dtype: str) -> None:
         self._rank = rank
         self._phases = phases
-        self._dtype = dtype
+        self._partial_dtype = partial_dtype
         self._tensors: dict[_Key, Agreed] = {}
         self._templates: dict[_Key, tuple[StepTemplate, int]] = {}
 
@@ -71,7 +76,7 @@ class AgreedMetadata:
         known = self._templates.get(key)
         if known is None:
             result = Result(
-                dtype=self._dtype,
+                dtype=TENSOR_DTYPE,
                 phase="result",
                 rank=self._rank,
                 report=None,
@@ -80,16 +85,15 @@ class AgreedMetadata:
                 tensor=name,
             )
             template = StepTemplate(result.to_bytes())
-            known = self._templates[key] = (template, payload_bytes(shape, self._dtype))
+            known = self._templates[key] = (template, payload_bytes(shape, TENSOR_DTYPE))
         return Agreed(known[0].at(step), known[1])
 
     def _tensor(self, kind: Kind, phase: str, name: str, shape: tuple[int, ...]) -> Agreed:
         key = (kind, name, shape)
         agreed = self._tensors.get(key)
         if agreed is None:
-            tensor = Tensor(
-                dtype=self._dtype, phase=phase, rank=self._rank, shape=shape, tensor=name
-            )
-            size = payload_bytes(shape, self._dtype)
+            dtype = self._partial_dtype if kind in _SUMMED else TENSOR_DTYPE
+            tensor = Tensor(dtype=dtype, phase=phase, rank=self._rank, shape=shape, tensor=name)
+            size = payload_bytes(shape, dtype)
             agreed = self._tensors[key] = Agreed(tensor.to_bytes(), size)
         return agreed

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from errors import ContractError, MisuseError
 from program.spec import LOAD_PHASE, RESULT_PHASE, Loading, ProgramSpec
-from wire.agreed import Agreed, AgreedMetadata
+from wire.agreed import TENSOR_DTYPE, Agreed, AgreedMetadata
 from wire.frame import Buffer, Frame, Kind
 from wire.limits import FLAG_FOLDED
 from wire.metadata import Ack, Command, Fence, Hello, Load, Result, Tensor, demand
@@ -206,7 +206,7 @@ class WorkerCore:
             metadata = running.agreed.result(artifact.tensor, artifact.shape, step).metadata
         else:
             metadata = Result(
-                dtype=running.spec.partial_dtype.value,
+                dtype=TENSOR_DTYPE,
                 phase=RESULT_PHASE,
                 rank=self.rank,
                 report=dict(artifact.report),
