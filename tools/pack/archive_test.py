@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import tarfile
@@ -53,7 +54,11 @@ def test_members_are_sorted_and_carry_no_trace_of_the_builder() -> None:
 
 def test_it_runs_unpacked(program: Path) -> None:
     result = run(program, *os.environ["RUN"].split())
-    assert (result.returncode, result.stderr) == (0, "")
+    if result.returncode != 0 or result.stderr:
+        raise AssertionError(f"exit code {result.returncode}: {result.stderr}")
+    digested = os.environ.get("PRINTS_DIGEST_OF")
+    if digested is not None:
+        assert hashlib.sha256(Path(digested).read_bytes()).hexdigest() in result.stdout
 
 
 def test_it_runs_through_a_link(program: Path, tmp_path: Path) -> None:

@@ -36,11 +36,12 @@ def _other_entries(file, expander):
 def _py_dist_impl(ctx):
     binary = ctx.attr.binary
     program = ctx.executable.binary
-    archive = ctx.actions.declare_file(ctx.attr.archive or program.basename + ".tar")
+    name = ctx.attr.program or program.basename
+    archive = ctx.actions.declare_file(ctx.attr.archive or name + ".tar")
     files = binary[DefaultInfo].default_runfiles.files
     options = ctx.actions.args()
     options.add("--out", archive)
-    options.add("--name", program.basename)
+    options.add("--name", name)
     options.add("--program", "{}/{}".format(_WORKSPACE, program.short_path))
     entries = ctx.actions.args()
     entries.use_param_file("%s", use_always = True)
@@ -63,7 +64,7 @@ def _py_dist_impl(ctx):
 py_dist = rule(
     implementation = _py_dist_impl,
     attrs = {
-        "archive": attr.string(doc = "name of the file; by default that of the binary and .tar"),
+        "archive": attr.string(doc = "name of the file; by default that of the program and .tar"),
         "binary": attr.label(
             doc = "the py_binary; the programs in its data come along",
             cfg = "target",
@@ -73,6 +74,7 @@ py_dist = rule(
         "env": attr.string_dict(
             doc = "environment of the packing; py_dist_test varies it, and the bytes must not change",
         ),
+        "program": attr.string(doc = "name of the program and its folder; by default the binary's"),
         "_other_numpy": attr.label_list(default = _OTHER_NUMPY),
         "_pack": attr.label(
             default = "//tools/pack",
@@ -82,7 +84,7 @@ py_dist = rule(
     },
 )
 
-def py_dist_test(name, dist, binary, run, **kwargs):
+def py_dist_test(name, dist, binary, run, prints_digest_of = None, program = None, **kwargs):
     """Tests an archive: rebuilt in another environment it has the same bytes, and it runs unpacked.
 
     Args:
@@ -90,6 +92,8 @@ def py_dist_test(name, dist, binary, run, **kwargs):
       dist: the py_dist.
       binary: the py_binary that it packs.
       run: arguments with which the program exits 0, in an empty environment.
+      prints_digest_of: a file whose SHA-256 the program prints then.
+      program: as the py_dist has it.
       **kwargs: further attributes of the test.
     """
     rebuilt = name + "_rebuilt"
@@ -104,20 +108,20 @@ def py_dist_test(name, dist, binary, run, **kwargs):
             "TZ": "Asia/Tokyo",
             "USER": "someone",
         },
+        program = program,
         tags = ["manual"],
         visibility = ["//visibility:private"],
     )
     pytest_test(
         name = name,
         srcs = ["//tools/pack:archive_test.py"],
-        data = [
-            dist,
-            rebuilt,
-        ],
+        data = [dist, rebuilt] + ([prints_digest_of] if prints_digest_of else []),
         env = {
             "ARCHIVE": "$(rootpath {})".format(dist),
             "REBUILT": "$(rootpath {})".format(rebuilt),
             "RUN": " ".join(run),
-        },
+        } | ({
+            "PRINTS_DIGEST_OF": "$(rootpath {})".format(prints_digest_of),
+        } if prints_digest_of else {}),
         **kwargs
     )
