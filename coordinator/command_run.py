@@ -34,10 +34,14 @@ class Verdict:
 
 @dataclass(frozen=True)
 class RunBindings:
-    """What the composition root provides: how workers start, and who judges the output."""
+    """What the composition root provides: how workers start, and who judges the output.
+
+    waiting: called with the address once external workers can connect to it.
+    """
 
     launcher: Callable[[RunManifest], Launcher]
     judge: Callable[[bytes, RunManifest], Verdict]
+    waiting: Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -91,19 +95,14 @@ def _run_ranks(manifest: RunManifest, bindings: RunBindings, recorder: Recorder)
     started = time.monotonic()
     launcher = None if manifest.external_workers else bindings.launcher(manifest)
     with LocalRanks(manifest, launcher) as ranks:
+        if launcher is None:
+            bindings.waiting(ranks.address)
         outcome = run_block(manifest, lambda recorder: ranks.connect(recorder).links, recorder)
         exits = ranks.stop(0 if outcome.failure else manifest.deadlines.close_ms)
     if outcome.failure is None:
         outcome = _checked_exits(outcome, exits)
-    accepted = ranks.accepted
-    return _Finished(
-        outcome,
-        exits,
-        ranks.pids,
-        ranks.address,
-        accepted.strangers if accepted is not None else 0,
-        time.monotonic() - started,
-    )
+    elapsed_s = time.monotonic() - started
+    return _Finished(outcome, exits, ranks.pids, ranks.address, ranks.strangers, elapsed_s)
 
 
 def _checked_exits(outcome: BlockOutcome, exits: Sequence[WorkerExit]) -> BlockOutcome:

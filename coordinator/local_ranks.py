@@ -13,10 +13,11 @@ from pathlib import Path
 from types import TracebackType
 
 from coordinator.accept import Accepted, Acceptor
+from coordinator.interruption import held
 from coordinator.processes import Launcher, WorkerExit, Workers
 from errors import MisuseError, TPError
 from manifest.run_manifest import RunManifest
-from wire.address import parse_address
+from wire.address import Address, parse_address
 from wire.recorder import Recorder
 from wire.socket_pipe import Listener
 
@@ -34,14 +35,15 @@ class LocalRanks:
         self._directory: Path | None = None
         self._listener: Listener | None = None
         self.address = ""
-        self.accepted: Accepted | None = None
+        self.strangers = 0
         self.exits: list[WorkerExit] = []
 
     def __enter__(self) -> LocalRanks:
         try:
-            self._listener = Listener(parse_address(self._choose_address(), field="listen"))
+            with held():
+                self._listener = Listener(self._choose_address())
         except BaseException:
-            self._remove_directory()
+            self._clear()
             raise
         self.address = str(self._listener.address)
         return self
@@ -52,13 +54,15 @@ class LocalRanks:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # After a failure nobody is asked to leave: the grace is for clean ends only.
         try:
-            self.stop(self._manifest.deadlines.close_ms if kind is None else 0)
-        finally:
-            if self._listener is not None:
-                self._listener.close()
-            self._remove_directory()
+            # After a failure nobody is asked to leave: the grace is for clean ends only.
+            if kind is None:
+                self.stop(self._manifest.deadlines.close_ms)
+            self._clear()
+        except BaseException:
+            # An interruption comes once, so this time it runs to its end.
+            self._clear()
+            raise
 
     @property
     def pids(self) -> dict[int, int]:
@@ -66,16 +70,22 @@ class LocalRanks:
         return self._workers.pids if self._workers is not None else {}
 
     def connect(self, recorder: Recorder) -> Accepted:
-        """Start the workers (unless external) and accept one link per rank. Raises PeerError."""
+        """Start the workers (unless external) and accept one link per rank. Raises PeerError.
+
+        Nobody can connect any more afterwards, and the socket is gone from the file system.
+        """
         if self._listener is None:
             raise MisuseError("connect outside of the with block")
         deadline = time.monotonic() + self._manifest.deadlines.handshake_ms / 1000
         if self._workers is not None:
             self._workers.start(self._manifest.ranks, self.address)
-        ended = self._workers.first_ended if self._workers is not None else lambda: None
+        ended = self._workers.ended if self._workers is not None else list
         acceptor = Acceptor(self._listener, self._manifest.ranks, recorder, ended)
-        self.accepted = acceptor.accept(deadline)
-        return self.accepted
+        try:
+            return acceptor.accept(deadline)
+        finally:
+            self.strangers = acceptor.strangers
+            self._stop_listening()
 
     def stop(self, grace_ms: int) -> list[WorkerExit]:
         """Close nothing, wait for the processes to leave, kill what is left; idempotent."""
@@ -83,18 +93,26 @@ class LocalRanks:
             self.exits = list(self._workers.stop(grace_ms))
         return self.exits
 
-    def _choose_address(self) -> str:
+    def _choose_address(self) -> Address:
         if self._manifest.listen:
-            return self._manifest.listen
+            return parse_address(self._manifest.listen, field="listen")
         if self._manifest.transport == "tcp":
-            return "tcp:127.0.0.1:0"
+            return Address("127.0.0.1", 0)
         try:
             self._directory = Path(tempfile.mkdtemp(prefix="rankproof-"))
         except OSError as failure:
             raise TPError("output.write", f"no temporary directory: {failure}") from None
-        return f"unix:{self._directory}/coordinator.sock"
+        return parse_address(f"unix:{self._directory}/coordinator.sock", field="TMPDIR")
 
-    def _remove_directory(self) -> None:
+    def _clear(self) -> None:
+        try:
+            self.stop(0)
+        finally:
+            self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
         if self._directory is not None:
             with contextlib.suppress(OSError):
                 shutil.rmtree(self._directory)

@@ -6,16 +6,18 @@ environment says. Exit codes: docs in coordinator/arguments.py.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import FrameType
+from typing import Final, TextIO
 
 from coordinator.arguments import call_directory, parse_arguments
 from coordinator.command_run import RunBindings, Verdict, run
+from coordinator.interruption import Interruption, interruptible
 from coordinator.ledger_view import show_ledger
 from coordinator.options import (
     CallContext,
@@ -29,7 +31,7 @@ from coordinator.options import (
 from coordinator.processes import ExecLauncher, Launcher
 from coordinator.replay import show_replay
 from coordinator.replay_process import worker_process
-from coordinator.report import render_json, render_refusal_json, render_report
+from coordinator.report import render_failure, render_json, render_refusal_json, render_report
 from coordinator.summary import OracleErrors
 from coordinator.terminal import style_for
 from coordinator.worker_program import (
@@ -44,15 +46,10 @@ from oracle.block import ALARM, MAX_ABS_GATE, RELATIVE_L2_GATE, judge
 from program.block import ARITHMETIC
 from wire.link import Pipe
 
-INTERRUPTED = 128 + signal.SIGINT
-
-
-class _TerminatedError(BaseException):
-    """SIGTERM arrived; like KeyboardInterrupt it unwinds everything that must be put away."""
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise _TerminatedError
+# The socket listens before a worker is started, so a worker that cannot connect at once has lost
+# its coordinator, which it must not outlive by more than 5 s (docs/spec/session.md S2).
+_CONNECT_MS: Final = 2_000
+_STDOUT_CLOSED: Final = 128 + signal.SIGPIPE
 
 
 def _judge(output: bytes, manifest: RunManifest) -> Verdict:
@@ -71,27 +68,39 @@ def _judge(output: bytes, manifest: RunManifest) -> Verdict:
 
 def _launcher(manifest: RunManifest) -> Launcher:
     fault = manifest.fault
+    extra: tuple[str, ...] = ("--connect-ms", str(_CONNECT_MS))
     if fault is None:
         program = worker_program()
-        return ExecLauncher(program.argv, program.env)
+        return ExecLauncher(program.argv, program.env, extra)
     program = faulty_worker_program()
-    extra = ("--fault", fault.kind, "--fault-rank", str(fault.rank), "--fault-phase", fault.phase)
-    return ExecLauncher(program.argv, program.env, (*extra, "--ranks", str(manifest.ranks)))
+    extra += ("--fault", fault.kind, "--fault-rank", str(fault.rank))
+    extra += ("--fault-phase", fault.phase, "--ranks", str(manifest.ranks))
+    return ExecLauncher(program.argv, program.env, extra)
 
 
-def _run(options: RunOptions, environment: Mapping[str, str]) -> int:
+def _run(options: RunOptions, environment: Mapping[str, str], page: TextIO) -> int:
     manifest = options.manifest.with_identities(SOURCE_DIGEST, ARITHMETIC)
+
+    def waiting(address: str) -> None:
+        seconds = manifest.deadlines.handshake_ms / 1000
+        print(
+            f"coordinator: waiting up to {seconds:g} s for {manifest.ranks} workers at {address}",
+            file=sys.stderr,
+            flush=True,
+        )
+
     checked = RunOptions(manifest, options.out, options.json)
-    report = run(checked, RunBindings(_launcher, _judge))
+    report = run(checked, RunBindings(_launcher, _judge, waiting))
     if options.json:
-        sys.stdout.write(render_json(report.summary))
+        page.write(render_json(report.summary))
+        sys.stderr.write(render_failure(report.summary))
     else:
         style = style_for(sys.stdout.isatty(), environment)
-        sys.stdout.write(render_report(report.summary, style))
+        page.write(render_report(report.summary, style))
     return report.exit_code
 
 
-def _replay(options: ReplayOptions, environment: Mapping[str, str]) -> int:
+def _replay(options: ReplayOptions, environment: Mapping[str, str], page: TextIO) -> int:
     defaults = from_flags({})
     launcher = _launcher(defaults)
 
@@ -99,43 +108,63 @@ def _replay(options: ReplayOptions, environment: Mapping[str, str]) -> int:
         return worker_process(launcher, defaults.deadlines, rank)
 
     style = style_for(sys.stdout.isatty(), environment)
-    return show_replay(options, open_worker, sys.stdout, style)
+    return show_replay(options, open_worker, page, style)
 
 
-def _dispatch(options: Options, environment: Mapping[str, str]) -> int:
+def _dispatch(options: Options, environment: Mapping[str, str], page: TextIO) -> int:
     match options:
         case HelpRequest(text):
-            sys.stdout.write(text)
+            page.write(text)
             return 0
         case VersionRequest():
-            sys.stdout.write(f"coordinator {SOURCE_DIGEST}\n")
+            page.write(f"coordinator {SOURCE_DIGEST}\n")
             return 0
         case RunOptions():
-            return _run(options, environment)
+            return _run(options, environment, page)
         case LedgerOptions():
-            return show_ledger(options, sys.stdout, style_for(sys.stdout.isatty(), environment))
+            return show_ledger(options, page, style_for(sys.stdout.isatty(), environment))
         case ReplayOptions():
-            return _replay(options, environment)
+            return _replay(options, environment, page)
+
+
+def _write_out(page: str) -> int:
+    """To standard output, whole; returns 0, or the exit code that says why not."""
+    try:
+        sys.stdout.write(page)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough, as `head` does.
+        code = _STDOUT_CLOSED
+    except OSError as failure:
+        print(f"coordinator: can't write standard output: {failure.strerror}", file=sys.stderr)
+        code = TPError.exit_code
+    else:
+        return 0
+    # Nothing is left for the interpreter to try again at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
 
 
 def main(argv: Sequence[str]) -> int:
     """Returns the exit code; results go to standard output, everything else to standard error."""
-    signal.signal(signal.SIGTERM, _terminate)
     environment = os.environ
     directory = call_directory(environment, Path.cwd())
+    page = io.StringIO()
+    failure: TPError | None = None
     try:
-        options = parse_arguments(argv, CallContext(directory, faults=faulty_worker_exists()))
-        return _dispatch(options, environment)
-    except TPError as failure:
-        if "--json" in argv:
-            sys.stdout.write(render_refusal_json(failure))
+        with interruptible():
+            options = parse_arguments(argv, CallContext(directory, faults=faulty_worker_exists()))
+            code = _dispatch(options, environment, page)
+    except TPError as refusal:
+        failure, code = refusal, refusal.exit_code
+    except Interruption as stop:
+        failure = TPError("run.interrupted", f"stopped by {stop}; nothing is left running")
+        code = stop.exit_code
+    if failure is not None:
+        page = io.StringIO(render_refusal_json(failure) if "--json" in argv else "")
         print(f"coordinator: {failure.diagnostics()}", file=sys.stderr)
-        return failure.exit_code
-    except KeyboardInterrupt:
-        print("coordinator: interrupted; nothing is left running", file=sys.stderr)
-        return INTERRUPTED
-    except _TerminatedError:
-        return 128 + signal.SIGTERM
+    written = _write_out(page.getvalue())
+    return code or written
 
 
 if __name__ == "__main__":

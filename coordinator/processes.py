@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from coordinator.interruption import held
 from coordinator.last_words import LastWords
 from errors import TPError
 
@@ -51,19 +52,25 @@ class ExecProcess:
 
     def __init__(self, rank: int, argv: Sequence[str], env: Mapping[str, str]) -> None:
         self.rank = rank
-        self._words = LastWords()
         try:
-            self._popen = subprocess.Popen(
+            self._words = LastWords()
+            self._popen = self._start(argv, env)
+        except OSError as failure:
+            raise TPError("process.start", f"can't start {argv[0]}: {failure.strerror}") from None
+        self.pid = self._popen.pid
+
+    def _start(self, argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
                 list(argv),
                 env=dict(env),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._words.fileno(),
             )
-        except OSError as failure:
+        except BaseException:
             self._words.close()
-            raise TPError("process.start", f"can't start {argv[0]}: {failure.strerror}") from None
-        self.pid = self._popen.pid
+            raise
 
     def poll(self) -> int | None:
         return self._popen.poll()
@@ -119,37 +126,42 @@ class Workers:
 
     def start(self, world_size: int, address: str) -> None:
         for rank in range(world_size):
-            process = self._launcher.start(rank, address)
-            self._running.append(process)
-            self.pids[rank] = process.pid
+            # A process that is started but not noted would be left behind.
+            with held():
+                process = self._launcher.start(rank, address)
+                self._running.append(process)
+                self.pids[rank] = process.pid
 
-    def first_ended(self) -> WorkerExit | None:
-        """The lowest rank whose process has ended although nobody asked it to."""
-        for process in self._running:
-            status = process.poll()
-            if status is not None:
-                return WorkerExit(process.rank, process.pid, status, False, process.last_words())
-        return None
+    def ended(self) -> list[WorkerExit]:
+        """Those whose process has ended although nobody asked it to, in rank order."""
+        return [
+            WorkerExit(process.rank, process.pid, status, False, process.last_words())
+            for process in self._running
+            if (status := process.poll()) is not None
+        ]
 
     def stop(self, grace_ms: int) -> list[WorkerExit]:
         """Give every process until the grace is over to leave by itself; kill and reap the rest.
 
-        Returns all exits in rank order. Afterwards none of the processes exists.
+        Returns all exits in rank order. Afterwards none of the processes exists. Raises TPError
+        `process.unkillable` when the kernel does not end one; the others are gone then too.
         """
         deadline = time.monotonic() + grace_ms / 1000
         for process in self._running:
+            process.wait(deadline)
+        killed = [process for process in self._running if process.poll() is None]
+        for process in killed:
+            process.kill()
+        deadline = time.monotonic() + _KILL_MS / 1000
+        for process in list(self._running):
             status = process.wait(deadline)
-            killed = status is None
-            if status is None:
-                process.kill()
-                status = process.wait(time.monotonic() + _KILL_MS / 1000)
-            if status is None:
-                raise TPError(
-                    "process.unkillable", f"worker {process.pid} of rank {process.rank} won't end"
-                )
-            self.exits.append(
-                WorkerExit(process.rank, process.pid, status, killed, process.last_words())
-            )
-            process.close()
-        self._running.clear()
+            if status is not None:
+                words = process.last_words()
+                was_killed = process in killed
+                self.exits.append(WorkerExit(process.rank, process.pid, status, was_killed, words))
+                self._running.remove(process)
+                process.close()
+        if self._running:
+            names = ", ".join(f"{process.pid} of rank {process.rank}" for process in self._running)
+            raise TPError("process.unkillable", f"these workers won't end: {names}")
         return self.exits

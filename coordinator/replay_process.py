@@ -25,7 +25,7 @@ def worker_process(launcher: Launcher, deadlines: Deadlines, rank: int) -> Itera
     """A worker of `rank` that has connected. Raises PeerError when it does not connect."""
     workers = Workers(_OneRank(launcher, rank))
     with tempfile.TemporaryDirectory(prefix="rankproof-") as directory:
-        listener = Listener(parse_address(f"unix:{directory}/replay.sock", field="listen"))
+        listener = Listener(parse_address(f"unix:{directory}/replay.sock", field="TMPDIR"))
         try:
             workers.start(1, str(listener.address))
             pipe = _accept(listener, workers, rank, deadlines.handshake_ms / 1000)
@@ -57,8 +57,7 @@ def _accept(listener: Listener, workers: Workers, rank: int, wait_s: float) -> S
         try:
             return listener.accept(min(deadline, time.monotonic() + _LIVENESS_S))
         except DeadlineError as failure:
-            gone = workers.first_ended()
-            if gone is not None:
+            for gone in workers.ended():
                 message = f"its process ended with status {gone.status}: {gone.last_words}"
                 raise ProtocolError("closed", message, rank=rank, phase=HELLO_PHASE) from None
             if time.monotonic() >= deadline:

@@ -23,6 +23,13 @@ def render_report(summary: RunSummary, style: Style) -> str:
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
+def render_failure(summary: RunSummary) -> str:
+    """What failed and what the workers said, as plain lines; nothing for a run that went well."""
+    if summary.failure is None:
+        return ""
+    return "\n".join(_failure(summary.failure, summary.workers, Style())) + "\n"
+
+
 def render_json(summary: RunSummary) -> str:
     """One line of JSON with a stable set of keys; what a failed run does not have is null."""
     manifest, oracle = summary.manifest, summary.oracle
@@ -59,7 +66,7 @@ def render_json(summary: RunSummary) -> str:
 
 
 def render_refusal_json(error: TPError) -> str:
-    """The JSON object of a run that was refused before it had a manifest."""
+    """The JSON object of a run that has no summary: refused, interrupted, or without its files."""
     document = {"ok": False, "workers": [], "error": _error_object(Failure.of(error))}
     return json.dumps(document) + "\n"
 

@@ -51,9 +51,10 @@ class RunFiles:
                 os.fsync(file.fileno())
             partial.rename(path)
         except OSError as failure:
+            raise TPError("output.write", f"can't write {path}: {failure.strerror}") from None
+        finally:
             with contextlib.suppress(OSError):
                 partial.unlink(missing_ok=True)
-            raise TPError("output.write", f"can't write {path}: {failure.strerror}") from None
 
     def write_observations(self, observations: list[dict[str, JsonValue]]) -> None:
         """What depends on the machine and the moment: times, process ids, addresses."""

@@ -6,15 +6,19 @@ code that was loaded before. All other descriptors of the parent are closed in t
 
 from __future__ import annotations
 
+import io
 import os
 import signal
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
 from coordinator.last_words import LastWords
 from coordinator.processes import WorkerProcess
+from errors import TPError
 
 # Above this no descriptor of a parent that forks workers is open.
 _DESCRIPTORS_MAX = 1024
@@ -30,10 +34,20 @@ class ForkedProcess:
     def __init__(self, rank: int, entry: Entry, argv: list[str]) -> None:
         self.rank = rank
         self._status: int | None = None
-        self._words = LastWords()
-        self.pid = os.fork()
+        try:
+            self._words = LastWords()
+            self.pid = self._fork()
+        except OSError as failure:
+            raise TPError("process.start", f"can't fork a worker: {failure.strerror}") from None
         if self.pid == 0:
             _become_worker(entry, argv, self._words.fileno())
+
+    def _fork(self) -> int:
+        try:
+            return os.fork()
+        except OSError:
+            self._words.close()
+            raise
 
     def poll(self) -> int | None:
         if self._status is None:
@@ -65,7 +79,12 @@ def _become_worker(entry: Entry, argv: list[str], stderr: int) -> NoReturn:
     try:
         os.dup2(stderr, 2)
         os.closerange(3, _DESCRIPTORS_MAX)
+        # The parent's stream may be buffered, or somewhere else than descriptor 2.
+        raw = io.FileIO(2, "w", closefd=False)
+        sys.stderr = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
         status = entry(argv)
+    except BaseException:
+        traceback.print_exc()
     finally:
         # Never back into the parent's stack: its open files and exit handlers are not ours.
         os._exit(status)

@@ -58,14 +58,38 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError.single("command line", self.prog, message)
 
 
+class _StoreOnce(argparse.Action):
+    """The second occurrence of an option is refused, not preferred."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        if getattr(namespace, self.dest) is not self.default:
+            raise ConfigError.single(option_string or self.dest, values, "given twice")
+        setattr(namespace, self.dest, values)
+
+
+def _integer(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a decimal integer")
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="worker", description=__doc__, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--connect", required=True, metavar="ADDRESS")
-    parser.add_argument("--rank", required=True, type=int, metavar="R")
-    parser.add_argument("--connect-ms", type=int, default=CONNECT_MS, metavar="MS")
-    parser.add_argument("--idle-ms", type=int, default=IDLE_MS, metavar="MS")
-    parser.add_argument("--send-ms", type=int, default=SEND_MS, metavar="MS")
+    parser.add_argument("--connect", required=True, action=_StoreOnce, metavar="ADDRESS")
+    parser.add_argument("--rank", required=True, action=_StoreOnce, type=_integer, metavar="R")
+    for flag, default in (
+        ("--connect-ms", CONNECT_MS),
+        ("--idle-ms", IDLE_MS),
+        ("--send-ms", SEND_MS),
+    ):
+        parser.add_argument(flag, action=_StoreOnce, type=_integer, default=default, metavar="MS")
     parser.add_argument("--version", action="version", version=f"worker {SOURCE_DIGEST}")
     return parser
 
