@@ -88,6 +88,7 @@ FIELDS: Final = (
     Field("model.max_batch", FieldType.INTEGER, Range(1, 1_024), 8),
     Field("model.max_step_tokens", FieldType.INTEGER, Range(1, 65_536), 512),
     Field("model.page_tokens", FieldType.INTEGER, Range(1, 4_096), 16),
+    Field("model.check_weights", FieldType.SWITCH, Switch(), False),
     Field(
         "model.device_ordinals",
         FieldType.INTEGERS,

@@ -46,6 +46,7 @@ class ModelOptions:
     max_batch: int
     max_step_tokens: int
     page_tokens: int
+    check_weights: bool
     device_ordinals: tuple[int, ...]
     execution: str
     rank_memory_bytes: tuple[int, ...]
@@ -217,6 +218,7 @@ def _from_settings(settings: Settings) -> RunManifest:
             max_batch=_integer(settings, "model.max_batch"),
             max_step_tokens=_integer(settings, "model.max_step_tokens"),
             page_tokens=_integer(settings, "model.page_tokens"),
+            check_weights=settings["model.check_weights"] is True,
             device_ordinals=_integers(settings, "model.device_ordinals"),
             execution=_text(settings, "model.execution"),
             rank_memory_bytes=_integers(settings, "model.rank_memory_bytes"),

@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Final
 
 from program.checkpoint import Checkpoint, StoredDtype
-from program.qwen35 import EMBEDDING, HEAD, LayerType, Qwen35Config
-from program.spec import ProgramSpec
+from program.qwen35 import EMBEDDING, HEAD, LayerType, LocalDimensions, Qwen35Config
+from program.spec import Dtype, ProgramSpec
 
 
 class WeightsDtype(Enum):
@@ -28,6 +28,12 @@ class WeightsDtype(Enum):
 # A product's input rows are shared by the members of a group, so their rows are held as one matrix.
 ATTENTION_INPUTS: Final = ("q_proj", "k_proj", "v_proj")
 LINEAR_ATTENTION_INPUTS: Final = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
+# Hidden rows that exist at once: the residual, its norm, a partial, a total, and frames of both.
+_HIDDEN_COPIES: Final = 6
+# As many as model/qwen35.py computes at once, in the element type, binary64 and as sort keys.
+_LOGIT_ROWS: Final = 16
+_LOGIT_ITEM_BYTES: Final = 24
+_FIXED_BLOCKS_BYTES: Final = 32 << 20
 MLP_INPUTS: Final = ("gate_proj", "up_proj")
 
 
@@ -76,3 +82,20 @@ def held_item_bytes(program: ProgramSpec, held: Mapping[str, StoredDtype]) -> di
         else program.partial_dtype.item_bytes
         for weight in program.weights
     }
+
+
+def scratch_bytes(
+    config: Qwen35Config, local: LocalDimensions, step_tokens: int, compute: Dtype
+) -> int:
+    """What one rank needs beside weights and state while it runs a step of `step_tokens` tokens.
+
+    Bounded by the step, never by the prompt: the hidden rows and their copies, the widest
+    sublayer's inputs and outputs, one block of logits with its probabilities, and the fixed blocks
+    of attention, delta rule and widened weights.
+    """
+    attention = 5 * local.local_q_dim + 2 * (local.local_k_dim + local.local_v_dim)
+    linear = 4 * local.local_qkv_dim + 3 * local.local_z_dim
+    mlp = 4 * local.local_intermediate_size
+    rows = step_tokens * (_HIDDEN_COPIES * config.hidden_size + max(attention, linear, mlp))
+    logits = _LOGIT_ROWS * config.vocab_size * _LOGIT_ITEM_BYTES
+    return rows * compute.item_bytes + logits + _FIXED_BLOCKS_BYTES
