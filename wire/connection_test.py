@@ -183,6 +183,19 @@ def test_a_worker_that_condemns_ack_does_so_in_phase_hello() -> None:
     assert failure.phase == "hello"
 
 
+def test_a_refused_frame_is_located_where_it_was_due() -> None:
+    """Its transition is taken before its metadata is judged (S5), its phase is the one before."""
+    worker = Connection(Side.WORKER, Session(("only",)), 0)
+    walk_to_open(worker)
+    for event in CLEAN[PARTIAL_AT : PARTIAL_AT + 2]:
+        raw, metadata = bytes.fromhex(event["bytes"]), event["metadata"].encode("ascii")
+        worker.send(Kind[event["kind"]], metadata, raw[36 + len(metadata) :])
+    worker.receive_data(bytes.fromhex(CLEAN[PARTIAL_AT + 2]["bytes"]))
+    with pytest.raises(ContractError) as refused:
+        worker.next_frame(b'{"rank":1}')
+    assert (refused.value.code, refused.value.phase) == ("contract.metadata", "only")
+
+
 def test_the_payload_must_fit_the_metadata_whether_it_was_predicted_or_not() -> None:
     metadata = Tensor("<f4", "only", 0, (1, 1, 2), "only.partial").to_bytes()
     for expected, payload_bytes in ((metadata, None), (metadata, 8), (None, None), (None, 8)):
