@@ -15,6 +15,7 @@ from wire.limits import FLAG_FOLDED
 
 HELLO_PHASE: Final = "hello"
 LOAD_PHASE: Final = "load"
+PLAN_PHASE: Final = "plan"
 RESULT_PHASE: Final = "result"
 
 
@@ -26,6 +27,8 @@ class State(Enum):
     LOADING = "LOADING"
     LOAD_OPEN = "LOAD_OPEN"
     IDLE = "IDLE"
+    PLANNED = "PLANNED"
+    AGREED = "AGREED"
     FED = "FED"
     OPEN = "OPEN"
     PARTIAL_SENT = "PARTIAL_SENT"
@@ -47,6 +50,7 @@ class Event(Enum):
     LOAD = "LOAD"
     INPUT = "INPUT"
     COMMAND = "COMMAND"
+    COMMAND_PLAN = "COMMAND with a plan"
     PARTIAL = "PARTIAL"
     PARTIAL_FOLDED = "PARTIAL with FOLDED"
     FENCE = "FENCE"
@@ -64,6 +68,7 @@ class Effect(Enum):
 
     NONE = "none"
     LOADING_BEGINS = "the phase is named load"
+    PLAN_BEGINS = "the phase is named plan"
     FIRST_PHASE = "phase 0"
     NEXT_PHASE = "phase + 1"
     RESULT_DUE = "the phase is named result"
@@ -103,9 +108,12 @@ TABLE: Final[dict[State, Row]] = {
         {
             Event.INPUT: Transition(State.FED),
             Event.COMMAND: _COMMAND,
+            Event.COMMAND_PLAN: Transition(State.PLANNED, Effect.PLAN_BEGINS),
             Event.END: Transition(State.CLOSED),
         },
     ),
+    State.PLANNED: Row(_W, {Event.FENCE: Transition(State.AGREED)}),
+    State.AGREED: Row(_C, {Event.COMMAND: _COMMAND}),
     State.FED: Row(_C, {Event.COMMAND: _COMMAND}),
     State.OPEN: Row(
         _W,
@@ -129,10 +137,13 @@ TABLE: Final[dict[State, Row]] = {
 }
 
 
-def event_of(kind: Kind, flags: int, *, folded: bool, last: bool) -> Event | None:
+def event_of(
+    kind: Kind, flags: int, *, folded: bool, last: bool, plan_due: bool = False
+) -> Event | None:
     """The event of a frame; None for the form that the program does not use (S1).
 
     folded: the program uses the FOLDED forms. last: the running phase is the program's last.
+    plan_due: the program takes plans, and the step that comes next has none yet.
     """
     is_folded = bool(flags & FLAG_FOLDED)
     if kind is Kind.PARTIAL:
@@ -145,17 +156,21 @@ def event_of(kind: Kind, flags: int, *, folded: bool, last: bool) -> Event | Non
         if is_folded:
             return Event.REDUCTION_FOLDED
         return Event.REDUCTION_LAST if last else Event.REDUCTION
-    return None if is_folded else Event[kind.name]
+    if is_folded or (plan_due and kind is Kind.INPUT):
+        return None
+    return Event.COMMAND_PLAN if plan_due and kind is Kind.COMMAND else Event[kind.name]
 
 
-# Kind, flags, folded, last -> event; computed once, so that a frame costs one look-up.
-_EVENTS: Final[dict[tuple[int, int, bool, bool], Event]] = {
-    (int(kind), flags, folded, last): event
+_FLAGS: Final = (False, True)
+# Kind, flags, folded, last, plan due -> event; computed once, so that a frame costs one look-up.
+_EVENTS: Final[dict[tuple[int, int, bool, bool, bool], Event]] = {
+    (int(kind), flags, folded, last, due): event
     for kind in Kind
     for flags in (0, FLAG_FOLDED)
-    for folded in (False, True)
-    for last in (False, True)
-    if (event := event_of(kind, flags, folded=folded, last=last)) is not None
+    for folded in _FLAGS
+    for last in _FLAGS
+    for due in _FLAGS
+    if (event := event_of(kind, flags, folded=folded, last=last, plan_due=due)) is not None
 }
 
 
@@ -163,10 +178,13 @@ class Session:
     """The state of one connection, the same on both ends.
 
     phases: names of the program's stages in order, None until the program is known (a worker
-    learns it from ACK). folded: whether the program uses the FOLDED forms.
+    learns it from ACK). folded: whether the program uses the FOLDED forms. planned: whether each
+    of its steps begins with a plan that all ranks accept.
     """
 
-    def __init__(self, phases: tuple[str, ...] | None = None, folded: bool = False) -> None:
+    def __init__(
+        self, phases: tuple[str, ...] | None = None, folded: bool = False, planned: bool = False
+    ) -> None:
         self.state = State.NEW
         self.epoch = 0
         self.phase_index = 0
@@ -175,16 +193,19 @@ class Session:
         self._sequences: dict[Side, int] = {Side.WORKER: 0, Side.COORDINATOR: 0}
         self._phases: tuple[str, ...] = ()
         self._folded = folded
+        self._planned = planned
         self._last = False
+        self._plan_due = False
         if phases is not None:
-            self.set_program(phases, folded)
+            self.set_program(phases, folded, planned)
 
-    def set_program(self, phases: tuple[str, ...], folded: bool) -> None:
+    def set_program(self, phases: tuple[str, ...], folded: bool, planned: bool = False) -> None:
         """The program's phases; once, before the first COMMAND."""
         if self._phases or not phases:
             raise MisuseError("a session's program is set once and has at least one phase")
         self._phases = phases
         self._folded = folded
+        self._planned = self._plan_due = planned
         self._last = len(phases) == 1
 
     def adopt_epoch(self, first_epoch: int) -> None:
@@ -241,7 +262,7 @@ class Session:
         row = TABLE[self.state]
         if row.sender is not sender:
             return None
-        event = _EVENTS.get((kind, flags, self._folded, self._last))
+        event = _EVENTS.get((kind, flags, self._folded, self._last, self._plan_due))
         return None if event is None else row.events.get(event)
 
     def _take(self, sender: Side, sequence: int, transition: Transition) -> None:
@@ -259,6 +280,10 @@ class Session:
         elif effect is Effect.NEXT_EPOCH:
             self.epoch += 1
             self.phase_index = 0
+            self._plan_due = self._planned
+        elif effect is Effect.PLAN_BEGINS:
+            self._plan_due = False
+            self.phase_name = PLAN_PHASE
         else:
             self.phase_name = LOAD_PHASE
 

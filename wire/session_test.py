@@ -24,7 +24,7 @@ def header(kind: str, flags: int, epoch: int, sequence: int) -> Header:
 
 def session_at(form: str, place: str) -> Session:
     """A session that has read the legal beginning which leads to `place`."""
-    session = Session(PHASES, form == "folded")
+    session = Session(PHASES, folded="folded" in form, planned="planned" in form)
     for sender, *fields in FILE["paths"][form][place]:
         session.check_and_advance(SIDES[sender], header(*fields))
     return session
@@ -91,10 +91,16 @@ def test_every_event_and_effect_is_used() -> None:
 
 @pytest.mark.parametrize("folded", [False, True])
 @pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("due", [False, True])
 @pytest.mark.parametrize("kind", Kind)
-def test_a_program_uses_one_form_of_each_kind(kind: Kind, folded: bool, last: bool) -> None:
-    events = [event_of(kind, flags, folded=folded, last=last) for flags in (0, FLAG_FOLDED)]
-    assert events.count(None) == 1
+def test_a_program_uses_one_form_of_each_kind(
+    kind: Kind, due: bool, folded: bool, last: bool
+) -> None:
+    """But a program that takes plans has no INPUT."""
+    events = [
+        event_of(kind, flags, folded=folded, last=last, plan_due=due) for flags in (0, FLAG_FOLDED)
+    ]
+    assert events.count(None) == (2 if due and kind is Kind.INPUT else 1)
 
 
 def test_no_table_knows_other_flags() -> None:
@@ -121,6 +127,30 @@ def test_both_ends_walk_together_for_several_steps() -> None:
         there.check_and_advance(sender, Header(kind, 0, epoch, sequence, 2, 0, 0))
         assert standing(coordinator) == standing(worker)
     assert standing(coordinator) == ("IDLE", 0, "result", 8)
+
+
+def test_every_planned_step_begins_with_a_plan() -> None:
+    session = Session(PHASES, folded=True, planned=True)
+    session.adopt_epoch(1)
+    start = (Kind.HELLO, Kind.ACK, Kind.LOAD, Kind.FENCE)
+    step = (Kind.COMMAND, Kind.FENCE, Kind.COMMAND)
+    folded = (Kind.PARTIAL, Kind.REDUCTION, Kind.PARTIAL)
+    for kind in start:
+        session.stamp(kind.sender, kind)
+    for _ in range(3):
+        states = []
+        for kind in step:
+            session.stamp(kind.sender, kind)
+            states.append((session.state, session.phase_name))
+        assert states == [
+            (State.PLANNED, "plan"),
+            (State.AGREED, "plan"),
+            (State.OPEN, PHASES[0]),
+        ]
+        for kind in folded:
+            session.stamp(kind.sender, kind, FLAG_FOLDED)
+        session.stamp(Side.COORDINATOR, Kind.REDUCTION)
+        session.stamp(Side.WORKER, Kind.RESULT)
 
 
 def test_one_phase_is_first_and_last() -> None:

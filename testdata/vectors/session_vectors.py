@@ -17,7 +17,14 @@ NOTES = {
 PHASES = ("attention", "mlp")
 FIRST_EPOCH = 7
 
-# S1 by hand. `+` is the FOLDED form, `!` a REDUCTION in the last phase.
+FORMS = {
+    "plain": (False, False),
+    "folded": (True, False),
+    "planned": (False, True),
+    "planned-folded": (True, True),
+}
+
+# S1 by hand. `+` is the FOLDED form, `!` a REDUCTION in the last phase, `*` a COMMAND with a plan.
 TABLE: dict[str, tuple[str, dict[str, str]]] = {
     "NEW": ("W", {"HELLO": "GREETED"}),
     "GREETED": ("C", {"ACK": "LOADING"}),
@@ -26,7 +33,9 @@ TABLE: dict[str, tuple[str, dict[str, str]]] = {
         {"WEIGHT": "LOADING", "LOAD": "LOAD_OPEN", "INPUT": "FED", "COMMAND": "OPEN"},
     ),
     "LOAD_OPEN": ("W", {"FENCE": "IDLE"}),
-    "IDLE": ("C", {"INPUT": "FED", "COMMAND": "OPEN"}),
+    "IDLE": ("C", {"INPUT": "FED", "COMMAND": "OPEN", "COMMAND*": "PLANNED"}),
+    "PLANNED": ("W", {"FENCE": "AGREED"}),
+    "AGREED": ("C", {"COMMAND": "OPEN"}),
     "FED": ("C", {"COMMAND": "OPEN"}),
     "OPEN": ("W", {"PARTIAL": "PARTIAL_SENT", "PARTIAL+": "FENCED"}),
     "PARTIAL_SENT": ("W", {"FENCE": "FENCED"}),
@@ -44,6 +53,7 @@ class Place(NamedTuple):
     epoch: int = 0
     phase: str = "hello"
     sent: tuple[int, int] = (0, 0)
+    plan_due: bool = False
 
     @property
     def name(self) -> str:
@@ -57,9 +67,8 @@ def session_vectors() -> VectorFile:
     """The full product, then epochs, sequences, ends and the order of checks."""
     vectors: list[dict[str, Any]] = []
     tables: dict[str, Any] = {"phases": list(PHASES), "first_epoch": FIRST_EPOCH, "paths": {}}
-    for folded in (False, True):
-        places = _reachable(folded)
-        form = "folded" if folded else "plain"
+    for form in FORMS:
+        places = _reachable(form)
         tables["paths"][form] = {place.name: path for place, path in places.values()}
         for place, _ in places.values():
             vectors += _product(form, place)
@@ -68,7 +77,8 @@ def session_vectors() -> VectorFile:
     return VectorFile(
         "After the frames of paths[form][after], one more frame, [sender, kind, flags, epoch, "
         "sequence], or the end of a sender's stream. Valid: the state, running phase, its name in "
-        "errors and epoch that follow. The program has the phases listed here.",
+        "errors and epoch that follow. The program has the phases listed here; forms whose name has "
+        "`planned` are of a program that takes plans.",
         NOTES,
         [{"id": f"session-{at:04}", **vector} for at, vector in enumerate(vectors, 1)],
         tables,
@@ -84,11 +94,14 @@ def _event(kind: str, flags: int, place: Place, folded: bool) -> str | None:
         if bool(flags) != (folded and not last):
             return None
         return "REDUCTION+" if flags else "REDUCTION!" if last else "REDUCTION"
-    return None if flags else kind
+    if flags or (place.plan_due and kind == "INPUT"):
+        return None
+    return "COMMAND*" if place.plan_due and kind == "COMMAND" else kind
 
 
-def _next(place: Place, sender: str, kind: str, flags: int, folded: bool) -> Place | str:
+def _next(place: Place, sender: str, kind: str, flags: int, form: str) -> Place | str:
     """The place after the frame, or the code of S1."""
+    folded, planned = FORMS[form]
     event = _event(kind, flags, place, folded)
     if event is None:
         return "contract.kind"
@@ -96,24 +109,27 @@ def _next(place: Place, sender: str, kind: str, flags: int, folded: bool) -> Pla
     if sender != turn or event not in events:
         return "contract.fence" if kind in ("PARTIAL", "FENCE") else "contract.kind"
     state, index, epoch, phase = events[event], place.phase_index, place.epoch, place.phase
+    plan_due = place.plan_due
     if kind == "ACK":
-        epoch, phase = FIRST_EPOCH, "load"
+        epoch, phase, plan_due = FIRST_EPOCH, "load", planned
+    elif state == "PLANNED":
+        phase, plan_due = "plan", False
     elif state == "OPEN":
         index = index + 1 if place.state in ("REDUCED", "FENCED") else 0
         phase = PHASES[index]
     elif state == "LAST":
         phase = "result"
     elif kind == "RESULT":
-        epoch, index = epoch + 1, 0
+        epoch, index, plan_due = epoch + 1, 0, planned
     sent = (place.sent[0] + (sender == "W"), place.sent[1] + (sender == "C"))
-    return Place(state, index, epoch, phase, sent)
+    return Place(state, index, epoch, phase, sent, plan_due)
 
 
 def _epoch(place: Place, kind: str) -> int:
     return FIRST_EPOCH if place.state == "GREETED" and kind != "HELLO" else place.epoch
 
 
-def _reachable(folded: bool) -> dict[str, tuple[Place, list[list[Any]]]]:
+def _reachable(form: str) -> dict[str, tuple[Place, list[list[Any]]]]:
     """The shortest legal beginning that leads to each place."""
     found: dict[str, tuple[Place, list[list[Any]]]] = {}
     waiting: list[tuple[Place, list[list[Any]]]] = [(Place(), [])]
@@ -125,7 +141,7 @@ def _reachable(folded: bool) -> dict[str, tuple[Place, list[list[Any]]]]:
         for kind in KINDS:
             for flags in (0, FOLDED):
                 sender = "W" if kind in FROM_WORKER else "C"
-                after = _next(place, sender, kind, flags, folded)
+                after = _next(place, sender, kind, flags, form)
                 if isinstance(after, Place):
                     frame = [sender, kind, flags, _epoch(place, kind), place.sequence(sender)]
                     waiting.append((after, [*path, frame]))
@@ -162,7 +178,7 @@ def _product(form: str, place: Place) -> Iterator[dict[str, Any]]:
     for sender in "WC":
         for kind in KINDS:
             for flags in (0, FOLDED) if kind in ("PARTIAL", "REDUCTION") else (0,):
-                after = _next(place, sender, kind, flags, form == "folded")
+                after = _next(place, sender, kind, flags, form)
                 epoch = FIRST_EPOCH if (place.state, sender) == ("GREETED", "C") else place.epoch
                 frame = [sender, kind, flags, epoch, place.sequence(sender)]
                 comment = f"{kind}{' with FOLDED' if flags else ''} from {sender}"
@@ -171,11 +187,10 @@ def _product(form: str, place: Place) -> Iterator[dict[str, Any]]:
 
 def _counters(form: str, place: Place) -> Iterator[dict[str, Any]]:
     """A frame that is right but for its epoch or its sequence."""
-    folded = form == "folded"
     turn, _ = TABLE[place.state]
     for kind in KINDS:
         for flags in (0, FOLDED):
-            if isinstance(_next(place, turn, kind, flags, folded), str):
+            if isinstance(_next(place, turn, kind, flags, form), str):
                 continue
             epoch, sequence = _epoch(place, kind), place.sequence(turn)
             wrong_epochs = [epoch + 1, 2**64 - 1] + ([epoch - 1] if epoch else [])

@@ -12,6 +12,8 @@ from session import STATES, TABLE, IllegalEventError, Session
 
 FILE = vectors.load("session")
 DIRECTIONS = {"W": "receive", "C": "send"}
+# The other forms are of programs that take plans; a package has runs of the block alone.
+FORMS = ("plain", "folded")
 # How a stream ends is no frame: the tape has only its consequence.
 JUDGED = [each for each in FILE["vectors"] if "end" not in each]
 
@@ -33,11 +35,11 @@ def read(frame: list[Any]) -> tuple[str, Header]:
 
 
 def test_every_state_is_reached() -> None:
-    reached = {after.split("/")[0] for paths in FILE["paths"].values() for after in paths}
+    reached = {after.split("/")[0] for form in FORMS for after in FILE["paths"][form]}
     assert reached == set(STATES)
 
 
-@pytest.mark.parametrize("form", ["plain", "folded"])
+@pytest.mark.parametrize("form", FORMS)
 def test_every_frame_in_every_state(form: str) -> None:
     checked = set()
     for vector in JUDGED:
