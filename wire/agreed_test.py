@@ -61,3 +61,11 @@ def test_results(agreed: AgreedMetadata) -> None:
 def test_what_is_known_is_not_encoded_again(agreed: AgreedMetadata) -> None:
     assert agreed.fence(0).metadata is agreed.fence(0).metadata
     assert agreed.partial(1, SHAPE).metadata is agreed.partial(1, SHAPE).metadata
+
+
+def test_only_partials_and_reductions_have_the_partial_dtype() -> None:
+    wide = AgreedMetadata(3, PHASES, "<f8")
+    assert wide.partial(0, SHAPE).payload_bytes == wide.reduction(0, SHAPE).payload_bytes == 1792
+    assert wide.weight("q", SHAPE).payload_bytes == wide.operand(SHAPE).payload_bytes == 896
+    assert wide.result("y", SHAPE, 0).payload_bytes == 896
+    assert b'"dtype":"<f8"' in wide.partial(0, SHAPE).metadata
