@@ -12,6 +12,7 @@ from pathlib import Path
 
 import frames
 import pytest
+import sample_edits
 import sample_package as sample
 import verify
 from sample_package import CLEAN, Files
@@ -197,7 +198,7 @@ def test_paths_that_lead_out(path: str, where: str, tmp_path: Path) -> None:
         else:
             manifest["source"]["files"][path] = digest
 
-    sample.edit_json(files, "manifest.json", edit)
+    sample_edits.edit_json(files, "manifest.json", edit)
     root = sample.write(files, tmp_path / "package")
     verdict = verify.verify(root, matrix=MATRIX, source=tmp_path)
     assert f"package.{where}" in {finding.code for finding in verdict.findings}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -117,72 +116,6 @@ def rehash_manifest(files: Files) -> None:
     files["manifest.json"] = lines([manifest])
 
 
-def edit_json(files: Files, path: str, edit: Callable[[Json], None]) -> None:
-    """Applies `edit` to the one object of a JSON file."""
-    (value,) = parsed(files[path])
-    edit(value)
-    files[path] = lines([value])
-
-
-def edit_record(files: Files, case: str, **changed: Any) -> None:
-    """Changes keys of a case's record."""
-    records = parsed(files["cases.jsonl"])
-    for record in records:
-        if record["case"] == case:
-            record |= changed
-    files["cases.jsonl"] = lines(records)
-
-
-def edit_tape(files: Files, case: str, edit: Callable[[list[Record]], None]) -> None:
-    """Applies `edit` to the records of a tape, then makes ledger and accounts follow it."""
-    path = f"cases/{case}/tape.bin"
-    records = frames.read_tape(files[path])
-    edit(records)
-    files[path] = tape(records)
-    turns = _turns(full_matrix()[case], records)
-    files[f"cases/{case}/ledger.jsonl"] = _ledger(turns)
-    edit_record(files, case, **vars(ledger.accounts(turns)))
-
-
-def with_payload(record: Record, payload: bytes) -> Record:
-    """The same frame with another payload and a checksum that fits it."""
-    reading = frames.read_frame(record.data)
-    if reading.header is None:
-        raise ValueError("no frame")
-    header = reading.header
-    metadata = ledger.metadata_bytes(record.data, header)
-    data = frames.write_frame(header.kind, header.epoch, header.sequence, metadata, payload)
-    return Record(record.direction, record.rank, data)
-
-
-def with_metadata(record: Record, **changed: Any) -> Record:
-    """The same frame with other metadata and a checksum that fits it."""
-    reading = frames.read_frame(record.data)
-    if reading.header is None or reading.metadata is None:
-        raise ValueError("no frame")
-    header = reading.header
-    metadata = canonical.encode(reading.metadata | changed)
-    data = frames.write_frame(header.kind, header.epoch, header.sequence, metadata, reading.payload)
-    return Record(record.direction, record.rank, data)
-
-
-def payload(record: Record) -> bytes:
-    return frames.read_frame(record.data).payload
-
-
-def nudged(data: bytes, element: int = 0) -> bytes:
-    """One binary32 element moved to its neighbour."""
-    (bits,) = struct.unpack_from("<I", data, 4 * element)
-    return data[: 4 * element] + struct.pack("<I", bits ^ 1) + data[4 * element + 4 :]
-
-
-def indices(files: Files, case: str, kind: str) -> list[int]:
-    """Where the tape has frames of a kind."""
-    found = frames.read_tape(files[f"cases/{case}/tape.bin"])
-    headers = [frames.read_frame(record.data).header for record in found]
-    return [at for at, header in enumerate(headers) if header and header.kind == kind]
-
-
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -200,10 +133,10 @@ def _add_case(files: Files, bundle: Bundle, case: Case) -> Json:
     run = Run(case, None, script.expected_steps(case, EPOCH))
     exact = arithmetic.run(case.seed, case.ranks, case.batch, case.sequence, case.sum_order)
     records = _records(run, exact)
-    turns = _turns(case, records)
+    turns = turns_of(case, records)
     base = f"cases/{case.name}/"
     files[base + "tape.bin"] = tape(records)
-    files[base + "ledger.jsonl"] = _ledger(turns)
+    files[base + "ledger.jsonl"] = ledger_of(turns)
     accounts = ledger.accounts(turns)
     clean = case.fault is None
     if clean:
@@ -260,13 +193,15 @@ def _records(run: Run, exact: arithmetic.Exact) -> list[Record]:
     return made
 
 
-def _turns(case: Case, records: list[Record]) -> list[ledger.Turn]:
+def turns_of(case: Case, records: list[Record]) -> list[ledger.Turn]:
+    """A tape's records, judged."""
     steps = script.clean_steps(case.ranks, case.batch, case.sequence, EPOCH)
     deadline = case.outcome == "deadline"
     return ledger.replay(records, script.connections(steps), block.PHASES, EPOCH, deadline)
 
 
-def _ledger(turns: list[ledger.Turn]) -> bytes:
+def ledger_of(turns: list[ledger.Turn]) -> bytes:
+    """The ledger that belongs to a tape."""
     return lines(ledger.entry(index, turn) for index, turn in enumerate(turns))
 
 
@@ -290,7 +225,9 @@ def _manifest(matrix: dict[str, Case]) -> Json:
         "schema": "rankproof.evidence/1",
         "case_count": len(matrix),
         "files": {},
-        "program_digests": {str(ranks): block.digest(ranks) for ranks in (1, 2, 4)},
+        "program_digests": {
+            str(ranks): block.digest(ranks) for ranks in {case.ranks for case in matrix.values()}
+        },
         "source": {"digest": source.source_digest(hashed), "files": hashed},
     }
 
