@@ -77,8 +77,8 @@ def session_vectors() -> VectorFile:
     return VectorFile(
         "After the frames of paths[form][after], one more frame, [sender, kind, flags, epoch, "
         "sequence], or the end of a sender's stream. Valid: the state, running phase, its name in "
-        "errors and epoch that follow. The program has the phases listed here; forms whose name has "
-        "`planned` are of a program that takes plans.",
+        "errors and epoch that follow. The program has the phases listed here; forms whose name "
+        "has `planned` are of a program that takes plans.",
         NOTES,
         [{"id": f"session-{at:04}", **vector} for at, vector in enumerate(vectors, 1)],
         tables,
