@@ -96,6 +96,13 @@ def test_failures_are_reported(tmp_path: Path) -> None:
     assert code == pytest.ExitCode.TESTS_FAILED
 
 
+def test_assertions_hold_when_python_drops_them(tmp_path: Path) -> None:
+    failing = tmp_path / "failing_test.py"
+    failing.write_text("def test_failure():\n    assert not 1\n", encoding="utf-8")
+    code, names = run(tmp_path, str(failing), PYTHONOPTIMIZE="1")
+    assert (code, "test_failure" in names) == (pytest.ExitCode.TESTS_FAILED, True)
+
+
 def test_warnings_are_errors(tmp_path: Path) -> None:
     warning = tmp_path / "warning_test.py"
     warning.write_text("import warnings\ndef test_it():\n    warnings.warn('x', stacklevel=1)\n")
