@@ -47,8 +47,8 @@ def test_everything_runs_by_default(tmp_path: Path) -> None:
     assert run(tmp_path) == (0, ALL)
 
 
-@pytest.mark.parametrize("shards", [2, 3, 7])
-def test_shards_run_each_test_exactly_once(tmp_path: Path, shards: int) -> None:
+def test_shards_run_each_test_exactly_once(tmp_path: Path) -> None:
+    shards = 3
     seen: list[str] = []
     for shard in range(shards):
         status = tmp_path / f"status{shard}"
