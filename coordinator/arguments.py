@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from coordinator.argument_parser import USAGE_CODE, StrictParser, did_you_mean
+from coordinator.arguments_generate import generate_parser, read_generate
 from coordinator.arguments_ledger import ledger_parser, read_ledger
+from coordinator.arguments_plan import plan_parser, read_plan
 from coordinator.arguments_replay import read_replay, replay_parser
 from coordinator.arguments_run import read_run, run_parser
+from coordinator.arguments_score import read_score, score_parser
 from coordinator.options import CallContext, HelpRequest, Options, VersionRequest
 from errors import ConfigError
 from manifest.value_rules import shown
@@ -36,6 +39,9 @@ class Subcommand:
 SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "run": Subcommand("run the block over worker processes (the default)", run_parser, read_run),
     "ledger": Subcommand("show the frames of a recorded run", ledger_parser, read_ledger),
+    "plan": Subcommand("show what a model's ranks would hold and send", plan_parser, read_plan),
+    "score": Subcommand("log-probabilities of given tokens", score_parser, read_score),
+    "generate": Subcommand("continue a prompt with a model", generate_parser, read_generate),
     "replay": Subcommand("replay a recorded run byte for byte", replay_parser, read_replay),
 }
 
@@ -57,6 +63,7 @@ examples:
   coordinator run --ranks 2 --batch 1 --sequence 4 --json
   coordinator ledger out --rank 0
   coordinator replay out --role worker --rank 0
+  coordinator generate --prompt "Return the"
 
 exit codes: 0 done; 1 a check failed; 2 refused before anything was started; 3 a worker or the
 conversation with it failed.

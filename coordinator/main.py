@@ -19,6 +19,9 @@ from coordinator.arguments import call_directory, parse_arguments
 from coordinator.command_run import RunBindings, Verdict, run
 from coordinator.interruption import Interruption, interruptible
 from coordinator.ledger_view import show_ledger
+from coordinator.model_command import run_model_command, visible_machine
+from coordinator.model_options import GenerateOptions, PlanOptions, ScoreOptions
+from coordinator.model_run import ModelBindings
 from coordinator.options import (
     CallContext,
     HelpRequest,
@@ -35,6 +38,7 @@ from coordinator.report import render_failure, render_json, render_refusal_json,
 from coordinator.summary import OracleErrors
 from coordinator.terminal import style_for
 from coordinator.worker_program import (
+    embedded_model,
     faulty_worker_exists,
     faulty_worker_program,
     worker_program,
@@ -125,6 +129,8 @@ def _dispatch(options: Options, environment: Mapping[str, str], page: TextIO) ->
             return show_ledger(options, page, style_for(sys.stdout.isatty(), environment))
         case ReplayOptions():
             return _replay(options, environment, page)
+        case PlanOptions() | ScoreOptions() | GenerateOptions():
+            return run_model_command(options, ModelBindings(_launcher, visible_machine), page)
 
 
 def _write_out(page: str) -> int:
@@ -153,7 +159,8 @@ def main(argv: Sequence[str]) -> int:
     failure: TPError | None = None
     try:
         with interruptible():
-            options = parse_arguments(argv, CallContext(directory, faults=faulty_worker_exists()))
+            context = CallContext(directory, faulty_worker_exists(), embedded_model())
+            options = parse_arguments(argv, context)
             code = _dispatch(options, environment, page)
     except TPError as refusal:
         failure, code = refusal, refusal.exit_code

@@ -120,7 +120,6 @@ def _demand_agreement(report: StepReport, primary: StepReport, agreed: tuple[str
         )
 
 
-
 def _json(value: Mapping[str, object]) -> JsonObject:
     """The codecs of program/ give JSON values; that package can't name wire's type for them."""
     return cast(JsonObject, value)

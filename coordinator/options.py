@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from coordinator.model_options import GenerateOptions, PlanOptions, ScoreOptions
 from manifest.run_manifest import RunManifest
 
 
@@ -50,7 +51,16 @@ class ReplayOptions:
     rank: int | None = None
 
 
-Options = HelpRequest | VersionRequest | RunOptions | LedgerOptions | ReplayOptions
+Options = (
+    HelpRequest
+    | VersionRequest
+    | RunOptions
+    | LedgerOptions
+    | ReplayOptions
+    | PlanOptions
+    | ScoreOptions
+    | GenerateOptions
+)
 
 
 @dataclass(frozen=True)
@@ -58,10 +68,12 @@ class CallContext:
     """Where a command line was typed, and which entry it was given to.
 
     directory: relative paths are relative to it. faults: whether this entry may plant faults.
+    model: the checkpoint this build carries, if it does.
     """
 
     directory: Path
     faults: bool = False
+    model: Path | None = None
 
     def path(self, typed: str) -> Path:
         return self.directory / typed

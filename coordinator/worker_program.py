@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from runfiles import Runfiles
@@ -13,6 +14,7 @@ from errors import ConfigError, TPError
 
 _WORKER: Final = "rankproof/worker/worker"
 _FAULTY_WORKER: Final = "rankproof/simulation/faulty_worker"
+_MODEL: Final = "rankproof/testdata/tiny-qwen35/config.json"
 # What a worker may see of the environment: where programs are, and how text is encoded.
 _KEPT: Final = ("PATH", "TMPDIR", "HOME")
 
@@ -47,10 +49,16 @@ def faulty_worker_exists() -> bool:
     return _location(_FAULTY_WORKER) is not None
 
 
-def _location(runfile: str) -> str | None:
+def embedded_model() -> Path | None:
+    """The folder of the model that this build carries, if it does."""
+    path = _location(_MODEL, os.R_OK)
+    return Path(path).parent if path is not None else None
+
+
+def _location(runfile: str, access: int = os.X_OK) -> str | None:
     runfiles = Runfiles.Create()
     path = runfiles.Rlocation(runfile) if runfiles is not None else None
-    return path if path is not None and os.access(path, os.X_OK) else None
+    return path if path is not None and os.access(path, access) else None
 
 
 def _environment() -> dict[str, str]:

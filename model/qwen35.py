@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -25,7 +25,7 @@ from model.state import PageTable, RankState
 from program.artifacts import ArtifactValue
 from program.plan import Admit, PlanLimits, Row, Sample, Score, StepPlan
 from program.qwen35 import Qwen35Config, Variant, local_dimensions, mixer_phase
-from program.slots import SlotTable, apply
+from program.slots import SlotTable, apply, check
 from program.spec import ProgramSpec
 
 # Positions whose logits exist at the same time when many are wanted: 16 rows of the published
@@ -101,6 +101,10 @@ class Qwen35Executor:
     @property
     def stage_count(self) -> int:
         return len(self._stages)
+
+    def check(self, plan: StepPlan) -> None:
+        """Raises what `begin` raises; changes nothing."""
+        check(plan, self._table)
 
     def begin(self, plan: StepPlan) -> tuple[int, int]:
         """Apply the plan's transitions and embed its rows: the shape of every partial of the step.
@@ -216,13 +220,17 @@ class Qwen35Executor:
                         row.request_id, logits, request.admit.sampling, request.history, wanted
                     )
                 case Score(last, top):
+                    digest = hashlib.sha256()
                     for first in range(count - last, count, LOGIT_ROWS):
                         stop = min(first + LOGIT_ROWS, count)
                         part = Row(
                             row.request_id, row.slot, row.start_position, row.token_ids[:stop]
                         )
                         logits = self.logits(row, first, stop)
-                        yield from score(part, logits, Score(stop - first, top))
+                        digest.update(np.ascontiguousarray(logits).data)
+                        scored = score(part, logits, Score(stop - first, top))
+                        yield from scored if stop < count else scored[:-1]
+                    yield replace(scored[-1], logits_sha256=digest.hexdigest())
                 case None:
                     pass
 

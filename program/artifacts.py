@@ -35,12 +35,17 @@ class SampledToken:
 
 @dataclass(frozen=True, slots=True)
 class ScoredPosition:
-    """Answer to `Score` for one position: what the logits after `token_id` say comes next."""
+    """Answer to `Score` for one position: what the logits after `token_id` say comes next.
+
+    logits_sha256: on the last position of a row, SHA-256 of the logits of all its scored positions,
+    [positions, vocabulary] in the program's element type, little-endian; None on the others.
+    """
 
     request_id: int
     position: int
     token_id: int
     top: tuple[TokenLogprob, ...]
+    logits_sha256: str | None = None
 
 
 ArtifactValue = SampledToken | ScoredPosition

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from errors import ContractError, MisuseError, NumericsError
@@ -111,6 +111,8 @@ def _encode_row(
             if not isinstance(scored, ScoredPosition) or scored.position != position:
                 raise MisuseError(f"no score of request {row.request_id}, position {position}")
             pairs += _pairs(scored.top)
+            entry["logits_sha256"] = scored.logits_sha256
+        _check_digest("logits_sha256", entry["logits_sha256"])
     else:
         sampled = next(artifacts, None)
         if not isinstance(sampled, SampledToken) or sampled.position != end:
@@ -130,13 +132,15 @@ def _decode_row(
     end = row.start_position + len(row.token_ids)
     if isinstance(row.artifact, Score):
         last, top = row.artifact.last, row.artifact.top
-        entry = _object(value, ("last", "position", "request_id"), at)
+        entry = _object(value, ("last", "logits_sha256", "position", "request_id"), at)
+        digest = _check_digest(f"{at}: logits_sha256", entry["logits_sha256"])
         _demand(entry, {"last": last, "position": end - last, "request_id": row.request_id}, at)
         known = row.token_ids[-last:]
-        return [
+        scored = [
             ScoredPosition(row.request_id, end - last + i, token_id, _take(pairs, top))
             for i, token_id in enumerate(known)
         ]
+        return [*scored[:-1], replace(scored[-1], logits_sha256=digest)]
     entry = _object(value, ("position", "request_id", "token_id"), at)
     _demand(entry, {"position": end, "request_id": row.request_id}, at)
     token_id = entry["token_id"]
@@ -189,9 +193,10 @@ def _demand(entry: dict[str, object], expected: dict[str, int], at: str) -> None
             raise _refused(f"{at}: {key}", f"must be {agreed}, not {str(entry[key])[:80]}")
 
 
-def _check_digest(name: str, value: object) -> None:
+def _check_digest(name: str, value: object) -> str:
     if not isinstance(value, str) or len(value) != 64 or not _HEX_DIGITS.issuperset(value):
         raise _refused(name, "must be 64 lowercase hexadecimal digits")
+    return value
 
 
 def _refused(at: str, rule: str) -> ContractError:

@@ -34,7 +34,7 @@ PLAN = StepPlan(
 ARTIFACTS: tuple[ArtifactValue, ...] = (
     SampledToken(1, 6, 50),
     ScoredPosition(3, 11, 21, (TokenLogprob(7, -0.5),)),
-    ScoredPosition(3, 12, 22, (TokenLogprob(999, -0.25),)),
+    ScoredPosition(3, 12, 22, (TokenLogprob(999, -0.25),), "c" * 64),
     SampledToken(4, 4, 60, -1.5, (TokenLogprob(61, -0.5), TokenLogprob(60, -1.5))),
 )
 REPORT = StepReport(*DIGESTS, ARTIFACTS)
@@ -57,7 +57,7 @@ def test_the_exact_form() -> None:
     assert value == {
         "artifacts": [
             {"position": 6, "request_id": 1, "token_id": 50},
-            {"last": 2, "position": 11, "request_id": 3},
+            {"last": 2, "logits_sha256": "c" * 64, "position": 11, "request_id": 3},
             {"position": 4, "request_id": 4, "token_id": 60},
         ],
         "hidden_digest": DIGESTS[2],

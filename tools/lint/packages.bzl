@@ -3,6 +3,7 @@
 PACKAGES = [
     "//",
     "//coordinator",
+    "//coordinator/serving",
     "//docs/spec",
     "//errors",
     "//evidence",
@@ -32,6 +33,7 @@ PACKAGES = [
 # and an evidence package record (docs/spec/evidence.md, E4).
 RUN_PACKAGES = [
     "//coordinator",
+    "//coordinator/serving",
     "//errors",
     "//identity",
     "//manifest",

@@ -1,0 +1,65 @@
+"""The model subcommands: options in, text out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final, TextIO
+
+from coordinator.command_generate import Generated, generate
+from coordinator.command_plan import plan, render_plan, render_plan_json
+from coordinator.command_score import score
+from coordinator.model_options import GenerateOptions, PlanOptions, ScoreOptions
+from coordinator.model_run import ModelBindings
+from coordinator.model_setup import Machine
+from coordinator.serving.tokenizer import TextTokenizer
+from errors import TPError
+
+# What is left to the system and to this process.
+_SHARE_OF_MEMORY: Final = 0.8
+
+
+def visible_machine() -> Machine:
+    """The memory that is free for ranks now, and the processors this process may run on."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return Machine(int(free * _SHARE_OF_MEMORY), frozenset(os.sched_getaffinity(0)))
+
+
+def run_model_command(
+    options: PlanOptions | ScoreOptions | GenerateOptions, bindings: ModelBindings, page: TextIO
+) -> int:
+    """Writes the result to `page`; returns the exit code. Raises TPError."""
+    match options:
+        case PlanOptions():
+            planned = plan(options.manifest, bindings.machine)
+            page.write(render_plan_json(planned) if options.json else render_plan(planned))
+        case ScoreOptions():
+            text = score(options, bindings).to_json() + "\n"
+            if options.out is None:
+                page.write(text)
+            else:
+                _write(options.out, text)
+        case GenerateOptions():
+            generated = generate(options, bindings, TextTokenizer)
+            page.write(generated.to_json() + "\n" if options.json else _page(options, generated))
+    return 0
+
+
+def _page(options: GenerateOptions, generated: Generated) -> str:
+    tokens = [token.token_id for token in generated.tokens]
+    text = ",".join(map(str, tokens))
+    if generated.text is not None:
+        text = (options.text or "") + generated.text
+    seconds = generated.elapsed_seconds
+    return f"{text}\n\n{len(tokens)} tokens, {generated.outcome.value}, {seconds:.1f} s in total\n"
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_text(text, encoding="ascii")
+        partial.rename(path)
+    except OSError as failure:
+        partial.unlink(missing_ok=True)
+        raise TPError("output.write", f"can't write {path}: {failure.strerror}") from None

@@ -1,0 +1,44 @@
+"""A checkpoint's tokenizer.json, read with the `tokenizers` library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from tokenizers import Tokenizer
+
+from errors import ConfigError
+
+TOKENIZER_FILE: Final = "tokenizer.json"
+# The largest published one has 20 MB.
+TOKENIZER_BYTES_MAX: Final = 64 << 20
+
+
+class TextTokenizer:
+    """Text to token ids and back. Raises ConfigError for a folder without a usable tokenizer."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / TOKENIZER_FILE
+        try:
+            size = path.stat().st_size
+            data = path.read_bytes() if size <= TOKENIZER_BYTES_MAX else None
+        except OSError as failure:
+            rule = f"can't be read: {failure.strerror}; --prompt-tokens needs no tokenizer"
+            raise ConfigError.single("tokenizer", path, rule) from None
+        if data is None:
+            rule = f"must have at most {TOKENIZER_BYTES_MAX} bytes"
+            raise ConfigError.single("tokenizer", path, rule)
+        try:
+            self._tokenizer = Tokenizer.from_buffer(data)
+        # The library raises bare Exception for a file it can't read.
+        except Exception as failure:
+            rule = f"is no tokenizer file: {failure}"
+            raise ConfigError.single("tokenizer", path, rule) from None
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of `text`, without special tokens added."""
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, token_ids: list[int]) -> str:
+        """The text of the ids, special tokens left out."""
+        return str(self._tokenizer.decode(token_ids))
