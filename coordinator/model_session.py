@@ -43,6 +43,8 @@ class ModelSession:
             sum_order=sum_order,
         )
         self.group = Group(agreement, links, deadlines)
+        # Of the last complete step, in rank order; empty before the first.
+        self.last_reports: tuple[StepReport, ...] = ()
         self._setup = setup
         self._table = SlotTable.empty(self.limits)
 
@@ -82,23 +84,21 @@ class ModelSession:
         shape = (plan.operand_rows, self._setup.spec.hidden_size)
         results = self.group.run_step(StepInput(shape=shape, plan=_json(encode_plan(plan))))
         agreed = (plan_digest(plan), following.digest())
-        primary: StepReport | None = None
+        reports: list[StepReport] = []
         for result in results:
             try:
                 report = self._report(result.report, bytes(result.payload), plan, result.rank)
                 if result.tensor != RESULT_TENSOR:
                     raise ContractError("metadata", f"tensor is {result.tensor!r}")
-                if primary is None:
-                    primary = report
-                _demand_agreement(report, primary, agreed)
+                reports.append(report)
+                _demand_agreement(report, reports[0], agreed)
             except ContractError as refused:
                 failure = refused.located(result.rank, "result")
                 self.group.stop(failure)
                 raise failure from None
-        if primary is None:
-            raise MisuseError("a group has at least one rank")
         self._table = following
-        return primary
+        self.last_reports = tuple(reports)
+        return reports[0]
 
     def close(self) -> None:
         self.group.close()

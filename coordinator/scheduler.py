@@ -131,8 +131,11 @@ class Scheduler:
         request.life.on(event)
         return ()
 
-    def plan(self) -> StepPlan | None:
-        """The next step, now in flight; None when there is nothing to do."""
+    def plan(self, *, heartbeat: bool = False) -> StepPlan | None:
+        """The next step, now in flight; None when there is nothing to do.
+
+        heartbeat: then an empty plan instead, which every rank answers and which changes nothing.
+        """
         if self._flight is not None:
             raise MisuseError(f"step {self._flight.plan.step} is still in flight")
         if self._cause is not None:
@@ -145,6 +148,8 @@ class Scheduler:
             [_running(request) for request in self._in_state(RequestState.RUNNING)],
             self._step_tokens,
         )
+        if plan is None and heartbeat:
+            plan = StepPlan(step=self._table.next_step)
         if plan is None:
             return None
         try:
