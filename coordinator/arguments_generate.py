@@ -50,7 +50,7 @@ def generate_parser(context: CallContext) -> StrictParser:
         parser.option(flag, "X", explanation)
     parser.option("--stop-token-ids", "1,2", "tokens that end the text (default: the model's)")
     parser.switch("--json", "one JSON object on standard output and nothing else")
-    add_model_options(parser)
+    add_model_options(parser, many_requests=False)
     return parser
 
 

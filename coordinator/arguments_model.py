@@ -13,12 +13,13 @@ from manifest.value_rules import parse_integer, shown
 
 PROGRAMS: Final = {"sharded": "qwen35/sharded", "replicated": "qwen35/replicated"}
 
+_MAX_BATCH: Final = "model.max_batch"
 # Flag, field of the manifest, metavar, explanation.
 _FIELD_FLAGS: Final = (
     ("--tp", "ranks", "N", "worker processes (default 2)"),
     ("--weights-dtype", "model.weights_dtype", "TYPE", "auto, float32 or bfloat16 (default auto)"),
     ("--compute", "model.compute_dtype", "TYPE", "float32, or float64 to diagnose"),
-    ("--max-batch", "model.max_batch", "N", "requests at once (default 8)"),
+    ("--max-batch", _MAX_BATCH, "N", "requests at once (default 8)"),
     ("--max-step-tokens", "model.max_step_tokens", "N", "tokens per step (default 512)"),
     ("--page-tokens", "model.page_tokens", "N", "tokens per page (default 16)"),
     ("--device-ordinals", "model.device_ordinals", "0,1", "logical CPU device of each rank"),
@@ -41,11 +42,13 @@ _DEFAULTS: Final = {
 }
 
 
-def add_model_options(parser: StrictParser) -> None:
+def add_model_options(parser: StrictParser, *, many_requests: bool) -> None:
+    """many_requests: whether the subcommand holds more than one request at once."""
     parser.option("--checkpoint", "DIR", "folder of the model (default: the embedded tiny one)")
     parser.option("--program", "NAME", "sharded or replicated linear attention (default sharded)")
-    for flag, _, metavar, explanation in _FIELD_FLAGS:
-        parser.option(flag, metavar, explanation)
+    for flag, path, metavar, explanation in _FIELD_FLAGS:
+        if many_requests or path != _MAX_BATCH:
+            parser.option(flag, metavar, explanation)
     parser.switch("--check-weights", "refuse weights that hold NaN or infinity")
 
 
@@ -55,8 +58,10 @@ def model_manifest(
     """The manifest of a model run. Raises ConfigError with `problems` and its own together."""
     typed = vars(values)
     flags = dict(_DEFAULTS)
+    if "max_batch" not in typed:
+        flags[_MAX_BATCH] = "1"
     for flag, path, *_ in _FIELD_FLAGS:
-        value = typed[flag.removeprefix("--").replace("-", "_")]
+        value = typed.get(flag.removeprefix("--").replace("-", "_"))
         if value is not None:
             flags[path] = value
     if values.check_weights:
@@ -90,15 +95,13 @@ def token_list(flag: str, typed: str, problems: list[ConfigProblem]) -> tuple[in
     return tuple(token for token in ids if token is not None)
 
 
-def counted(
-    flag: str, typed: str | None, low: int, default: int, problems: list[ConfigProblem]
-) -> int:
-    """An integer option of at least `low`."""
+def counted(flag: str, typed: str | None, low: int, problems: list[ConfigProblem]) -> int | None:
+    """An integer option of at least `low`; None when it is not given, or wrong (and a problem)."""
     if typed is None:
-        return default
+        return None
     value = parse_integer(typed)
     if value is None or not low <= value < 2**31:
         rule = f"must be an integer of at least {low}"
         problems.append(ConfigProblem(flag, shown(typed), rule))
-        return default
+        return None
     return value

@@ -21,7 +21,7 @@ _EXAMPLES: Final = """\
 
 def plan_parser(context: CallContext) -> StrictParser:
     parser = StrictParser("coordinator plan [OPTIONS]", _DESCRIPTION, _EXAMPLES)
-    add_model_options(parser)
+    add_model_options(parser, many_requests=True)
     parser.switch("--json", "one JSON object on standard output and nothing else")
     return parser
 

@@ -9,11 +9,10 @@ from coordinator.argument_parser import StrictParser
 from coordinator.arguments_model import add_model_options, counted, model_manifest
 from coordinator.model_options import ScoreOptions
 from coordinator.options import CallContext
+from coordinator.score_plans import TOP_DEFAULT
 from errors import ConfigProblem
 from manifest.value_rules import parse_integer, shown
 from program.plan import TOP_MAX
-
-TOP: Final = 64
 
 _DESCRIPTION: Final = """\
 Runs a list of tokens through a model, teacher-forced, and writes the log-probabilities of the most
@@ -28,13 +27,14 @@ _EXAMPLES: Final = """\
 def score_parser(context: CallContext) -> StrictParser:
     parser = StrictParser("coordinator score --tokens FILE [OPTIONS]", _DESCRIPTION, _EXAMPLES)
     parser.option("--tokens", "FILE", "a JSON list of token ids")
-    parser.option("--top", "N", f"alternatives per position, 1 to {TOP_MAX} (default {TOP})")
+    most = f"1 to {TOP_MAX} (default {TOP_DEFAULT}, or the whole vocabulary)"
+    parser.option("--top", "N", f"alternatives per position, {most}")
     parser.option("--positions", "WHICH", "all, or last:N (default all)")
     parser.option("--prefill-tokens", "N", "tokens per step (default: --max-step-tokens)")
     parser.option("--decode-from", "K", "from position K on, one token per step")
     parser.option("--out", "FILE", "where the result goes (default: standard output)")
     parser.option("--ledger", "DIR", "folder for the ledger of the run (default: none is kept)")
-    add_model_options(parser)
+    add_model_options(parser, many_requests=False)
     return parser
 
 
@@ -43,12 +43,12 @@ def read_score(argv: Sequence[str], context: CallContext) -> ScoreOptions:
     values, problems = score_parser(context).read(argv)
     if not values.tokens:
         problems.append(ConfigProblem("--tokens", "(not given)", "must name a JSON file"))
-    top = counted("--top", values.top, 1, TOP, problems)
-    if top > TOP_MAX:
+    top = counted("--top", values.top, 1, problems)
+    if top is not None and top > TOP_MAX:
         problems.append(ConfigProblem("--top", str(top), f"must be at most {TOP_MAX}"))
     last = _last(values.positions, problems)
-    chunk = counted("--prefill-tokens", values.prefill_tokens, 1, 0, problems)
-    decode_from = counted("--decode-from", values.decode_from, 1, 0, problems)
+    chunk = counted("--prefill-tokens", values.prefill_tokens, 1, problems)
+    decode_from = counted("--decode-from", values.decode_from, 0, problems)
     manifest = model_manifest(values, context, problems)
     return ScoreOptions(
         manifest=manifest,
@@ -56,7 +56,7 @@ def read_score(argv: Sequence[str], context: CallContext) -> ScoreOptions:
         top=top,
         last=last,
         prefill_tokens=chunk,
-        decode_from=decode_from or None,
+        decode_from=decode_from,
         out=None if values.out is None else context.path(values.out),
         ledger=None if values.ledger is None else context.path(values.ledger),
     )

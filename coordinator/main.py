@@ -19,7 +19,7 @@ from coordinator.arguments import call_directory, parse_arguments
 from coordinator.command_run import RunBindings, Verdict, run
 from coordinator.interruption import Interruption, interruptible
 from coordinator.ledger_view import show_ledger
-from coordinator.model_command import run_model_command, visible_machine
+from coordinator.model_command import run_model_command, visible_machine, watch_for
 from coordinator.model_options import GenerateOptions, PlanOptions, ScoreOptions
 from coordinator.model_run import ModelBindings
 from coordinator.options import (
@@ -130,7 +130,9 @@ def _dispatch(options: Options, environment: Mapping[str, str], page: TextIO) ->
         case ReplayOptions():
             return _replay(options, environment, page)
         case PlanOptions() | ScoreOptions() | GenerateOptions():
-            return run_model_command(options, ModelBindings(_launcher, visible_machine), page)
+            watch = watch_for(sys.stderr, environment)
+            bindings = ModelBindings(_launcher, visible_machine, watch)
+            return run_model_command(options, bindings, page)
 
 
 def _write_out(page: str) -> int:

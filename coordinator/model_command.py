@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, TextIO
 
 from coordinator.command_generate import Generated, generate
 from coordinator.command_plan import plan, render_plan, render_plan_json
 from coordinator.command_score import score
+from coordinator.load_progress import load_progress
 from coordinator.model_options import GenerateOptions, PlanOptions, ScoreOptions
-from coordinator.model_run import ModelBindings
+from coordinator.model_run import LoadWatch, ModelBindings, unwatched
 from coordinator.model_setup import Machine
 from coordinator.serving.tokenizer import TextTokenizer
-from errors import TPError
+from errors import ConfigError, TPError
 
 # What is left to the system and to this process.
 _SHARE_OF_MEMORY: Final = 0.8
@@ -25,6 +28,13 @@ def visible_machine() -> Machine:
     return Machine(int(free * _SHARE_OF_MEMORY), frozenset(os.sched_getaffinity(0)))
 
 
+def watch_for(terminal: TextIO, environment: Mapping[str, str]) -> LoadWatch:
+    """Progress of the load where a person sees it; a terminal that can't move back sees nothing."""
+    if not terminal.isatty() or environment.get("TERM", "") in ("", "dumb"):
+        return unwatched
+    return partial(load_progress, terminal)
+
+
 def run_model_command(
     options: PlanOptions | ScoreOptions | GenerateOptions, bindings: ModelBindings, page: TextIO
 ) -> int:
@@ -34,11 +44,13 @@ def run_model_command(
             planned = plan(options.manifest, bindings.machine)
             page.write(render_plan_json(planned) if options.json else render_plan(planned))
         case ScoreOptions():
+            if options.out is not None:
+                demand_writable(options.out)
             text = score(options, bindings).to_json() + "\n"
             if options.out is None:
                 page.write(text)
             else:
-                _write(options.out, text)
+                write_whole(options.out, text)
         case GenerateOptions():
             generated = generate(options, bindings, TextTokenizer)
             page.write(generated.to_json() + "\n" if options.json else _page(options, generated))
@@ -54,8 +66,14 @@ def _page(options: GenerateOptions, generated: Generated) -> str:
     return f"{text}\n\n{len(tokens)} tokens, {generated.outcome.value}, {seconds:.1f} s in total\n"
 
 
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
+def demand_writable(path: Path) -> None:
+    """Raises ConfigError for a result file that could not be written; known before the work."""
+    if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ConfigError.single("--out", path, "must name a file in a folder that can be written")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Whole or not at all. Raises TPError `output.write`."""
     partial = path.with_name(path.name + ".partial")
     try:
         partial.write_text(text, encoding="ascii")

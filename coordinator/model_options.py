@@ -21,16 +21,17 @@ class PlanOptions:
 class ScoreOptions:
     """Teacher-forced log-probabilities of a token file.
 
-    top: alternatives per position. last: None for all positions, else how many at the end.
-    prefill_tokens: tokens per step. decode_from: from this position on, one token per step.
+    top: alternatives per position; None for 64, or all of a smaller vocabulary. last: None for all
+    positions, else how many at the end. prefill_tokens: tokens per step; None for as many as it
+    takes. decode_from: from this position on, one token per step; None for no such position.
     out: None for standard output. ledger: folder for the run's ledger, None to keep none.
     """
 
     manifest: RunManifest
     tokens: Path
-    top: int
+    top: int | None
     last: int | None
-    prefill_tokens: int
+    prefill_tokens: int | None
     decode_from: int | None
     out: Path | None
     ledger: Path | None

@@ -50,8 +50,14 @@ class ModelSetup:
     loads: tuple[LoadOrder, ...]
 
 
-def set_up(manifest: RunManifest, machine: Callable[[], Machine]) -> ModelSetup:
-    """Raises ConfigError: a checkpoint, degree, device or capacity that can't be."""
+def set_up(
+    manifest: RunManifest, machine: Callable[[], Machine], positions_max: int | None = None
+) -> ModelSetup:
+    """Raises ConfigError: a checkpoint, degree, device or capacity that can't be.
+
+    positions_max: the longest request of this run, so that no memory is set aside for longer ones;
+    None for whatever the model's context allows.
+    """
     options = manifest.model
     if options is None:
         raise ConfigError.single("program", manifest.program, "is no model program")
@@ -67,13 +73,14 @@ def set_up(manifest: RunManifest, machine: Callable[[], Machine]) -> ModelSetup:
     item_bytes = held_item_bytes(spec, held_dtypes(config, checkpoint, held))
     step_tokens = _step_tokens(options, spec)
     local = local_dimensions(config, variant, manifest.ranks)
+    context = config.max_position_embeddings
     capacity = plan_capacity(
         spec,
         CapacityInput(
             rank_memory_bytes=_memory(options.rank_memory_bytes, manifest.ranks, offered),
             weight_item_bytes=item_bytes,
             vocab_size=config.vocab_size,
-            context_tokens=config.max_position_embeddings,
+            context_tokens=context if positions_max is None else min(context, positions_max),
             max_batch=options.max_batch,
             step_tokens=step_tokens,
             page_tokens=options.page_tokens,

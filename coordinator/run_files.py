@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from errors import ConfigError, TPError
@@ -19,14 +20,18 @@ LEDGER = "ledger.jsonl"
 TAPE = "tape.bin"
 OBSERVATIONS = "observations.jsonl"
 OUTPUT = "output.f32"
-_ALL = (OUTPUT, MANIFEST, LEDGER, TAPE, OBSERVATIONS)
+LOADS = "loads.jsonl"
+_ALL = (OUTPUT, MANIFEST, LEDGER, TAPE, OBSERVATIONS, LOADS)
 _PARTIAL_SUFFIX = ".partial"
 
 
 class RunFiles:
-    """The folder of one run. Raises ConfigError at once when it can't be written to."""
+    """The folder of one run. Raises ConfigError at once when it can't be written to.
 
-    def __init__(self, directory: Path) -> None:
+    flag: the option that named it.
+    """
+
+    def __init__(self, directory: Path, flag: str = "--out") -> None:
         self.directory = directory
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -37,7 +42,7 @@ class RunFiles:
             probe.unlink()
         except OSError as failure:
             raise ConfigError.single(
-                "--out", directory, f"must be a folder that can be written: {failure.strerror}"
+                flag, directory, f"must be a folder that can be written: {failure.strerror}"
             ) from None
 
     def write(self, name: str, data: bytes) -> None:
@@ -60,3 +65,8 @@ class RunFiles:
         """What depends on the machine and the moment: times, process ids, addresses."""
         lines = [encode_canonical(observation) + b"\n" for observation in observations]
         self.write(OBSERVATIONS, b"".join(lines))
+
+    def write_loads(self, reports: Sequence[Mapping[str, JsonValue]]) -> None:
+        """What each rank said of its load, in rank order (docs/spec/program.md, Q5)."""
+        lines = [encode_canonical(report) + b"\n" for report in reports]
+        self.write(LOADS, b"".join(lines))
