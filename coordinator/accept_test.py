@@ -102,10 +102,12 @@ class Meeting:
 
 
 @pytest.fixture(params=["unix", "tcp"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> Address:
-    if request.param == "tcp":
-        return Address("127.0.0.1", 0)
-    return Address(path=os.path.relpath(tmp_path / "s"))
+def address(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Address:
+    # Paths of sockets are short when they are relative.
+    monkeypatch.chdir(tmp_path)
+    return Address("127.0.0.1", 0) if request.param == "tcp" else Address(path="s")
 
 
 @pytest.fixture
