@@ -44,7 +44,7 @@ PLANTED = {
     "untyped.py": "def f(x):\n    return x\n",
     "wrong_type.py": "x: int = 'text'\n",
     "wrong_import.py": "from errors import NoSuchName\n",
-    "types_of_a_wheel.py": "import numpy\n\nx: str = numpy.zeros(3)\n",
+    "types_of_a_wheel.py": "from runfiles import Runfiles\n\nx: int = Runfiles.Create()\n",
     "generated_types.py": "from manifest import run_manifest_pb2 as m\n\nm.RunManifest(absent=1)\n",
 }
 
