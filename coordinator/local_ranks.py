@@ -87,6 +87,14 @@ class LocalRanks:
             self.strangers = acceptor.strangers
             self._stop_listening()
 
+    def kill(self) -> None:
+        """SIGKILL to every process that still runs; returns at once. May be called by any thread.
+
+        The thread that talks to the ranks sees their connections end.
+        """
+        if self._workers is not None:
+            self._workers.kill()
+
     def stop(self, grace_ms: int) -> list[WorkerExit]:
         """Close nothing, wait for the processes to leave, kill what is left; idempotent."""
         if self._workers is not None:

@@ -140,6 +140,11 @@ class Workers:
             if (status := process.poll()) is not None
         ]
 
+    def kill(self) -> None:
+        """SIGKILL to all that still run; `stop` reaps them. May be called by any thread."""
+        for process in tuple(self._running):
+            process.kill()
+
     def stop(self, grace_ms: int) -> list[WorkerExit]:
         """Give every process until the grace is over to leave by itself; kill and reap the rest.
 

@@ -1,0 +1,93 @@
+"""While one rank is awaited, the others are watched: one that has gone is noticed at once.
+
+A group consumes ranks strictly in rank order, and a wait may last a whole phase. When serving, a
+rank that has hung up meanwhile ends that wait. It gets a moment first, in which the awaited rank
+may still answer: then the group comes to the gone rank in its turn, and judges the bytes that it
+left behind as it would have without this watch. So the classification of a fault depends on timing
+only where the awaited rank is stuck as well.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from errors import MisuseError, ProtocolError
+from wire.frame import Buffer
+from wire.link import Link, Pipe
+
+# Many times what a healthy rank needs between two frames of a small model, and far below a second.
+GRACE_MS: Final = 250
+_POLL_MS_MAX: Final = 3_600_000.0
+
+
+def watch(links: Sequence[Link]) -> None:
+    """From here on every wait on one of these links notices the end of another."""
+    pipes = [link.pipe for link in links]
+    if any(pipe.fileno() < 0 for pipe in pipes):
+        raise MisuseError("only pipes with descriptors can be watched")
+    for rank, link in enumerate(links):
+        link.pipe = _WatchedPipe(pipes[rank], _Watch(rank, links, pipes))
+
+
+class _Watch:
+    """The wait for one rank."""
+
+    def __init__(self, rank: int, links: Sequence[Link], pipes: Sequence[Pipe]) -> None:
+        self._rank = rank
+        self._links = links
+        self._descriptors = [pipe.fileno() for pipe in pipes]
+        self._awaited = select.poll()
+        self._awaited.register(self._descriptors[rank], select.POLLIN)
+        self._all = select.poll()
+        for other, descriptor in enumerate(self._descriptors):
+            # Of the others POLLRDHUP alone: what they have sent early must not end the wait.
+            self._all.register(descriptor, select.POLLIN if other == rank else select.POLLRDHUP)
+
+    def until_readable(self, deadline: float) -> None:
+        """Returns when there is something to read, or at the deadline.
+
+        Raises ProtocolError `protocol.closed` of a rank that has gone, recorded with its link.
+        """
+        ready = [descriptor for descriptor, _ in self._all.poll(_milliseconds(deadline))]
+        if not ready or self._descriptors[self._rank] in ready:
+            return
+        if self._awaited.poll(min(GRACE_MS, _milliseconds(deadline))):
+            return
+        gone = min(map(self._descriptors.index, ready))
+        message = f"its connection ended while rank {self._rank} was awaited"
+        raise self._links[gone].fail(ProtocolError("closed", message))
+
+
+class _WatchedPipe(Pipe):
+    """A rank's pipe whose reads wait with the others in view; everything else is the pipe's."""
+
+    def __init__(self, pipe: Pipe, others: _Watch) -> None:
+        self._pipe = pipe
+        self._watch = others
+
+    def send(self, buffers: list[Buffer], deadline: float) -> None:
+        self._pipe.send(buffers, deadline)
+
+    def receive(self, limit: int, deadline: float) -> bytes:
+        self._watch.until_readable(deadline)
+        return self._pipe.receive(limit, deadline)
+
+    def receive_into(self, space: memoryview, deadline: float) -> int:
+        self._watch.until_readable(deadline)
+        return self._pipe.receive_into(space, deadline)
+
+    def clock(self) -> float:
+        return self._pipe.clock()
+
+    def fileno(self) -> int:
+        return self._pipe.fileno()
+
+    def close(self) -> None:
+        self._pipe.close()
+
+
+def _milliseconds(deadline: float) -> float:
+    return min(1000 * max(0.0, deadline - time.monotonic()), _POLL_MS_MAX)
