@@ -113,11 +113,11 @@ def _is_path(value: object) -> bool:
 
 
 def _is_dtype(value: object) -> bool:
-    return value in {dtype.value for dtype in Dtype}
+    return any(value == dtype.value for dtype in Dtype)
 
 
 def _is_weights_dtype(value: object) -> bool:
-    return value in {dtype.value for dtype in WeightsDtype}
+    return any(value == dtype.value for dtype in WeightsDtype)
 
 
 def _is_cpus(value: object) -> bool:
