@@ -1,8 +1,10 @@
 """Benchmarks: each prints medians with spread, and ratios against a baseline of the same run.
 
     bench block [--peers DIR --peer-python FILE] [--rounds N] [--steps N] [--cases N]
+    bench model [--hf DIR --hf-python FILE] [--tp 1,2]
 
-Without --peers only this runtime is measured. The baseline needs torch in its own interpreter.
+Without a baseline only this runtime is measured. A baseline has an interpreter of its own, because
+nothing of torch belongs in this project.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from errors import ConfigError, TPError
 from tools.bench.block import Plan, steady, whole_case
 from tools.bench.block_peer import Peer
 from tools.bench.machine import describe
+from tools.bench.model import Baseline, model
+
+DEGREES = {"1": (1,), "2": (2,), "1,2": (1, 2), "1,2,4": (1, 2, 4)}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -36,34 +41,58 @@ def _parser() -> argparse.ArgumentParser:
     block.add_argument("--steps", type=int, default=300, metavar="N")
     block.add_argument("--cases", type=int, default=3, metavar="N")
     block.add_argument("--transport", choices=("unix", "tcp"), default="unix")
+    models = commands.add_parser("model", allow_abbrev=False, help="Qwen3.5 against transformers")
+    models.add_argument("--hf", metavar="DIR", help="folder of the baseline script")
+    models.add_argument("--hf-python", metavar="FILE", help="an interpreter with transformers")
+    models.add_argument("--tp", default="1,2", metavar="N,N")
     return parser
 
 
-def _peer(options: argparse.Namespace, directory: Path) -> Peer | None:
-    if (options.peers is None) != (options.peer_python is None):
-        raise ConfigError.single("--peers", options.peers, "goes together with --peer-python")
-    if options.peers is None:
+def _pair(options: argparse.Namespace, folder: str, python: str) -> tuple[Path, Path] | None:
+    """Where a baseline is, and its interpreter; None when neither was given."""
+    directory = Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."))
+    given = (getattr(options, folder), getattr(options, python))
+    if given == (None, None):
         return None
-    peer = Peer(directory / options.peers, directory / options.peer_python)
-    peer.check()
-    return peer
+    if None in given:
+        raise ConfigError.single(f"--{folder}", given[0], "goes together with its interpreter")
+    return directory / given[0], directory / given[1]
+
+
+def _block(options: argparse.Namespace) -> None:
+    for name in ("rounds", "steps", "cases"):
+        if getattr(options, name) < 1:
+            raise ConfigError.single(f"--{name}", getattr(options, name), "must be at least 1")
+    found = _pair(options, "peers", "peer_python")
+    peer = Peer(*found) if found is not None else None
+    if peer is not None:
+        peer.check()
+    plan = Plan(options.rounds, options.steps, options.cases, options.transport)
+    title = f"block steps on running ranks, {plan.transport}"
+    print(f"\n{title}\n\n{steady(plan, peer)}", flush=True)
+    for start in ("exec", "fork"):
+        print(f"\nwhole case, {start}\n\n{whole_case(plan, peer, start)}", flush=True)
+
+
+def _model(options: argparse.Namespace) -> None:
+    if options.tp not in DEGREES:
+        raise ConfigError.single("--tp", options.tp, f"must be one of {', '.join(DEGREES)}")
+    found = _pair(options, "hf", "hf_python")
+    baseline = Baseline(*found) if found is not None else None
+    if baseline is not None:
+        baseline.check()
+    print(f"\nfour layers of 4B dimensions\n\n{model(baseline, DEGREES[options.tp])}", flush=True)
 
 
 def main(argv: Sequence[str]) -> int:
     """Returns the exit code."""
     try:
         options = _parser().parse_args(argv)
-        for name in ("rounds", "steps", "cases"):
-            if getattr(options, name) < 1:
-                raise ConfigError.single(f"--{name}", getattr(options, name), "must be at least 1")
-        peer = _peer(options, Path(os.environ.get("BUILD_WORKING_DIRECTORY", ".")))
-        plan = Plan(options.rounds, options.steps, options.cases, options.transport)
         print(describe(), flush=True)
-        print(
-            f"\nblock steps on running ranks, {plan.transport}\n\n{steady(plan, peer)}", flush=True
-        )
-        for start in ("exec", "fork"):
-            print(f"\nwhole case, {start}\n\n{whole_case(plan, peer, start)}", flush=True)
+        if options.command == "block":
+            _block(options)
+        else:
+            _model(options)
     except TPError as failure:
         print(failure.diagnostics(), file=sys.stderr)
         return failure.exit_code

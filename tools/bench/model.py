@@ -1,0 +1,118 @@
+"""`bench model`: four layers of 4B dimensions against transformers, both in the same run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from coordinator.model_command import visible_machine
+from coordinator.model_run import ModelBindings
+from coordinator.processes import ExecLauncher
+from coordinator.worker_program import worker_program
+from errors import ConfigError, TPError
+from manifest.run_manifest import RunManifest
+from tools.bench.machine import OtherPrograms
+from tools.bench.model_ours import Case, Measured, measure
+from tools.bench.sample import Sample, table
+from tools.bench.synthetic import VOCABULARY, write_checkpoint
+
+SCRIPT: Final = "bench_hf.py"
+PROGRAM: Final = "qwen35/sharded"
+CASES: Final = (Case(1, 512, 16), Case(8, 64, 12))
+_TIMEOUT_S: Final = 1_800
+
+# Runs in the baseline's interpreter: the given script's own functions, on the same cases.
+_BASELINE: Final = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import bench_hf, torch
+torch.set_num_threads(int(sys.argv[2]))
+model = bench_hf.build(int(sys.argv[3]))
+rows = []
+for batch, prompt, steps in json.loads(sys.argv[4]):
+    rows.append(bench_hf.run(model, int(sys.argv[3]), batch, prompt, steps, 2))
+print("ROWS" + json.dumps(rows))
+"""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """folder: where the baseline script is. python: an interpreter that has transformers."""
+
+    folder: Path
+    python: Path
+
+    def check(self) -> None:
+        if not (self.folder / SCRIPT).is_file():
+            raise ConfigError.single("--hf", self.folder, f"must hold {SCRIPT}")
+        if not os.access(self.python, os.X_OK):
+            raise ConfigError.single("--hf-python", self.python, "must be an interpreter")
+
+    def rows(self, threads: int) -> list[dict[str, float]]:
+        cases = json.dumps([[case.batch, case.prompt, case.steps] for case in CASES])
+        argv = [str(self.python), "-c", _BASELINE, str(self.folder), str(threads)]
+        ended = subprocess.run(
+            [*argv, str(VOCABULARY), cases],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            env={"PATH": os.environ.get("PATH", ""), "HF_HUB_OFFLINE": "1", "HOME": "/nonexistent"},
+        )
+        if ended.returncode:
+            raise TPError("bench.peer", f"the baseline failed: {ended.stderr[-400:]}")
+        rows: list[dict[str, float]] = json.loads(ended.stdout.split("ROWS")[1])
+        return rows
+
+
+def _launcher(manifest: RunManifest) -> ExecLauncher:
+    """As many BLAS threads in total as there are processors, whatever the number of ranks."""
+    program = worker_program()
+    threads = max(1, len(os.sched_getaffinity(0)) // manifest.ranks)
+    return ExecLauncher(program.argv, {**program.env, "OPENBLAS_NUM_THREADS": str(threads)})
+
+
+def model(baseline: Baseline | None, degrees: tuple[int, ...]) -> str:
+    """The table, and what every rank held."""
+    bindings = ModelBindings(_launcher, visible_machine)
+    theirs: list[dict[str, float]] = []
+    with tempfile.TemporaryDirectory(prefix="rankproof-bench-") as name, OtherPrograms() as others:
+        folder = Path(name)
+        write_checkpoint(folder)
+        if baseline is not None:
+            theirs = baseline.rows(len(os.sched_getaffinity(0)))
+        ours = {tp: measure(str(folder), PROGRAM, tp, list(CASES), bindings) for tp in degrees}
+    rows = [row for tp, measured in ours.items() for row in _rows(tp, measured, theirs)]
+    head = ["TP", "what", "ours median s", "p10", "p90", "transformers median s", "min", "ratio"]
+    lines = [table(head, rows), ""]
+    for tp, measured in ours.items():
+        held = ", ".join(f"{size / 2**20:.0f}" for size in measured.weights_bytes)
+        peak = ", ".join(f"{size / 2**20:.0f}" for size in measured.peak_rss_bytes)
+        lines.append(f"TP{tp}: weights per rank {held} MiB, peak RSS after load {peak} MiB")
+    lines.append(f"other programs used {others.cores:.2f} cores meanwhile")
+    return "\n".join(lines) + "\n"
+
+
+def _rows(tp: int, measured: Measured, theirs: list[dict[str, float]]) -> list[list[str]]:
+    rows = []
+    for index, case in enumerate(CASES):
+        timing = measured.timings[case]
+        other = theirs[index] if theirs else {}
+        kinds = [("decode_step_s", f"decode, batch {case.batch}", timing.decode_s)]
+        if case.batch == 1:
+            kinds.insert(0, ("prefill_s", f"prefill {case.prompt}", timing.prefill_s))
+        for key, what, values in kinds:
+            sample = Sample.of(values)
+            cells = [f"{value:.3f}" for value in (sample.median, sample.p10, sample.p90)]
+            compared = ["-", "-", "-"]
+            if other:
+                median = other[f"{key}_median"]
+                compared = [f"{median:.3f}", f"{other[f'{key}_min']:.3f}"]
+                compared.append(f"{median / sample.median:.2f}")
+            rows.append([str(tp), what, *cells, *compared])
+    return rows
