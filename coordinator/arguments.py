@@ -19,6 +19,8 @@ from coordinator.arguments_plan import plan_parser, read_plan
 from coordinator.arguments_replay import read_replay, replay_parser
 from coordinator.arguments_run import read_run, run_parser
 from coordinator.arguments_score import read_score, score_parser
+from coordinator.arguments_serve import read_serve, serve_parser
+from coordinator.arguments_state import read_state, state_parser
 from coordinator.options import CallContext, HelpRequest, Options, VersionRequest
 from errors import ConfigError
 from manifest.value_rules import shown
@@ -42,6 +44,8 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "plan": Subcommand("show what a model's ranks would hold and send", plan_parser, read_plan),
     "score": Subcommand("log-probabilities of given tokens", score_parser, read_score),
     "generate": Subcommand("continue a prompt with a model", generate_parser, read_generate),
+    "serve": Subcommand("serve a model to many clients at once", serve_parser, read_serve),
+    "state": Subcommand("show what exists in a running service", state_parser, read_state),
     "replay": Subcommand("replay a recorded run byte for byte", replay_parser, read_replay),
 }
 
@@ -64,6 +68,7 @@ examples:
   coordinator ledger out --rank 0
   coordinator replay out --role worker --rank 0
   coordinator generate --prompt "Return the"
+  coordinator serve --control unix:service.sock
 
 exit codes: 0 done; 1 a check failed; 2 refused before anything was started; 3 a worker or the
 conversation with it failed.

@@ -78,7 +78,8 @@ class Engine:
     """scheduler and the inbox's reading end are this engine's alone.
 
     heartbeat_s: an idle group runs an empty step that often, so that a rank that hangs is found,
-    and no worker takes a quiet service for a dead one.
+    and no worker takes a quiet service for a dead one. failed: called once, after the first
+    failure has ended every live request.
     """
 
     def __init__(
@@ -89,12 +90,14 @@ class Engine:
         *,
         heartbeat_s: float,
         clock: Callable[[], float],
+        failed: Callable[[], None] = lambda: None,
     ) -> None:
         self._ranks = ranks
         self._scheduler = scheduler
         self._inbox = inbox
         self._heartbeat_s = heartbeat_s
         self._clock = clock
+        self._failed = failed
         self._outboxes: dict[int, Outbox] = {}
         self._failure: Failure | None = None
         self._steps = 0
@@ -178,6 +181,7 @@ class Engine:
         told = self._ranks.retire(cause)
         self._failure = Failure(told, step)
         self._publish(self._scheduler.poison(told))
+        self._failed()
 
     def _publish(self, updates: Iterable[Update]) -> None:
         """What a client learns is already true in the snapshot."""

@@ -17,6 +17,8 @@ from typing import Final, TextIO
 
 from coordinator.arguments import call_directory, parse_arguments
 from coordinator.command_run import RunBindings, Verdict, run
+from coordinator.command_serve import serve
+from coordinator.command_state import show_state
 from coordinator.interruption import Interruption, interruptible
 from coordinator.ledger_view import show_ledger
 from coordinator.model_command import run_model_command, visible_machine, watch_for
@@ -35,6 +37,7 @@ from coordinator.processes import ExecLauncher, Launcher
 from coordinator.replay import show_replay
 from coordinator.replay_process import worker_process
 from coordinator.report import render_failure, render_json, render_refusal_json, render_report
+from coordinator.service_options import ServeOptions, StateOptions
 from coordinator.summary import OracleErrors
 from coordinator.terminal import style_for
 from coordinator.worker_program import (
@@ -133,6 +136,12 @@ def _dispatch(options: Options, environment: Mapping[str, str], page: TextIO) ->
             watch = watch_for(sys.stderr, environment)
             bindings = ModelBindings(_launcher, visible_machine, watch)
             return run_model_command(options, bindings, page)
+        case ServeOptions():
+            watch = watch_for(sys.stderr, environment)
+            return serve(options, ModelBindings(_launcher, visible_machine, watch), sys.stderr)
+        case StateOptions():
+            page.write(show_state(options))
+            return 0
 
 
 def _write_out(page: str) -> int:

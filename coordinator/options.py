@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.model_options import GenerateOptions, PlanOptions, ScoreOptions
+from coordinator.service_options import ServeOptions, StateOptions
 from manifest.run_manifest import RunManifest
 
 
@@ -60,6 +61,8 @@ Options = (
     | PlanOptions
     | ScoreOptions
     | GenerateOptions
+    | ServeOptions
+    | StateOptions
 )
 
 

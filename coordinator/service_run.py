@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from coordinator.engine_ranks import LinkedRanks
 from coordinator.local_ranks import LocalRanks
-from coordinator.model_run import LAST_WORDS_MS, explained
+from coordinator.model_run import LAST_WORDS_MS, ModelBindings, explained
 from coordinator.model_session import ModelSession
 from coordinator.model_setup import ModelSetup
-from coordinator.processes import Launcher
 from coordinator.rank_watch import watch
 from coordinator.wake import Wake
 from errors import PeerError
@@ -34,10 +33,10 @@ class ServedModel:
 
 @contextmanager
 def served_model(
-    setup: ModelSetup, manifest: RunManifest, launcher: Launcher, recorder: Recorder
+    setup: ModelSetup, manifest: RunManifest, bindings: ModelBindings, recorder: Recorder
 ) -> Iterator[ServedModel]:
     """On leaving, every process is gone and reaped. Raises PeerError when the load fails."""
-    with LocalRanks(manifest, launcher) as processes:
+    with LocalRanks(manifest, bindings.launcher(manifest)) as processes:
 
         def end(cause: PeerError) -> PeerError:
             return explained(cause, processes.stop(LAST_WORDS_MS))
@@ -52,7 +51,8 @@ def served_model(
                 first_epoch=manifest.epoch,
                 sum_order=manifest.sum_order,
             )
-            session.load()
+            with bindings.watch(setup, processes.pids):
+                session.load()
         except PeerError as failure:
             raise end(failure) from None
         wake = Wake()
