@@ -47,28 +47,39 @@ def environment(temporary: Path, extra: Mapping[str, str] | None = None) -> dict
 
 @contextmanager
 def started(
-    runfile: str,
-    arguments: Sequence[str],
-    folder: Path,
-    extra: Mapping[str, str] | None = None,
+    command: Sequence[str], folder: Path, extra: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """A running program with its temporary folder at `folder`/tmp; killed when it is left."""
+    """A running program with its temporary folder at `folder`/tmp; killed when it is left.
+
+    It leads a process group of its own, as a shell would have it.
+    """
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
     process = subprocess.Popen(
-        [program_path(runfile), *arguments],
+        list(command),
         cwd=folder,
         env=environment(temporary, extra),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        start_new_session=True,
         text=True,
     )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def coordinator(*arguments: str) -> list[str]:
+    """A command line of the coordinator."""
+    return [program_path(COORDINATOR), *arguments]
+
+
+def worker(address: str, rank: int, *arguments: str) -> list[str]:
+    """A command line of a worker."""
+    return [program_path(WORKER), "--connect", address, "--rank", str(rank), *arguments]
 
 
 def finish(process: subprocess.Popen[str]) -> Finished:
@@ -78,13 +89,10 @@ def finish(process: subprocess.Popen[str]) -> Finished:
 
 
 def run_to_end(
-    runfile: str,
-    arguments: Sequence[str],
-    folder: Path,
-    extra: Mapping[str, str] | None = None,
+    command: Sequence[str], folder: Path, extra: Mapping[str, str] | None = None
 ) -> Finished:
     """Start and wait."""
-    with started(runfile, arguments, folder, extra) as process:
+    with started(command, folder, extra) as process:
         return finish(process)
 
 

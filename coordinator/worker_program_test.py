@@ -72,7 +72,7 @@ def test_nothing_of_the_callers_own_reaches_a_worker(
     for name in list(os.environ):
         if not name.startswith("RUNFILES"):
             monkeypatch.delenv(name)
-    own = {"PATH": "/bin", "HOME": "/home/somebody", "TMPDIR": "/tmp/somewhere"}
+    own = {"PATH": "/bin", "HOME": "/var/somebody", "TMPDIR": "/tmp/somewhere"}
     others = {"PYTHONPATH": "/planted", "SECRET": "s", "LC_ALL": "de_DE", "OMP_NUM_THREADS": "9"}
     for name, value in (own | others).items():
         monkeypatch.setenv(name, value)

@@ -1,0 +1,246 @@
+"""The built programs from the command line: what a user and a script see of a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.built_program import (
+    RELEASE,
+    WORKER,
+    Finished,
+    coordinator,
+    left_behind,
+    program_path,
+    run_to_end,
+    worker,
+)
+from coordinator.main import main
+from coordinator.process_table import children, process_state
+from coordinator.run_files import LEDGER, MANIFEST, OBSERVATIONS, OUTPUT, TAPE
+from manifest.fields import FAULT_KINDS
+from wire.canonical import decode_canonical
+
+ALL = sorted([LEDGER, MANIFEST, OBSERVATIONS, OUTPUT, TAPE])
+SMALL = ("--ranks", "2", "--batch", "1", "--sequence", "4", "--seed", "3")
+# The evidence's rule: no frame could be read, it was not the agreed one, or nothing came.
+FAULT_CODES = {
+    "rank_exit": "protocol.closed",
+    "truncated_frame": "protocol.truncated",
+    "checksum_corruption": "protocol.checksum",
+    "stale_epoch": "contract.epoch",
+    "duplicate_sequence": "contract.sequence",
+    "metadata_mismatch": "contract.metadata",
+    "delay": "deadline.receive",
+    "cancellation_race": "deadline.receive",
+}
+JSON_KEYS = {
+    "ok",
+    "ranks",
+    "batch",
+    "sequence",
+    "seed",
+    "sum_order",
+    "payload_bytes",
+    "payload_bytes_expected",
+    "header_bytes",
+    "metadata_bytes",
+    "max_abs_error",
+    "relative_l2_error",
+    "output_sha256",
+    "workers",
+    "error",
+}
+
+
+def pids(out: Path) -> list[int]:
+    lines = (out / OBSERVATIONS).read_bytes().splitlines()
+    found = [decode_canonical(line).get("pid") for line in lines]
+    return [pid for pid in found if isinstance(pid, int)]
+
+
+def the_object(finished: Finished) -> dict[str, Any]:
+    """Standard output is one JSON object on one line, and nothing else."""
+    assert finished.out.endswith("\n")
+    assert finished.out.count("\n") == 1
+    document: dict[str, Any] = json.loads(finished.out)
+    return document
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which a run was called; its files are in out/."""
+    folder = tmp_path_factory.mktemp("recorded")
+    finished = run_to_end(coordinator("run", *SMALL, "--sum-order", "pairwise", "--json"), folder)
+    assert (finished.code, finished.err) == (0, "")
+    (folder / "stdout").write_text(finished.out)
+    return folder
+
+
+def test_a_script_gets_one_object(recorded: Path) -> None:
+    document = the_object(Finished(0, (recorded / "stdout").read_text(), ""))
+    assert document.keys() >= JSON_KEYS
+    assert (document["ok"], document["error"]) == (True, None)
+    assert (document["ranks"], document["sum_order"]) == (2, "pairwise")
+    assert document["payload_bytes"] == document["payload_bytes_expected"] == 4 * 2 * (960 + 6 * 64)
+    assert document["max_abs_error"] < 1e-6
+    assert document["relative_l2_error"] < 1e-6
+    output = (recorded / "out" / OUTPUT).read_bytes()
+    assert document["output_sha256"] == hashlib.sha256(output).hexdigest()
+    assert document["workers"] == [
+        {"rank": rank, "frames_sent": 6, "frames_received": 13} for rank in range(2)
+    ]
+
+
+def test_what_a_run_leaves(recorded: Path) -> None:
+    assert sorted(entry.name for entry in (recorded / "out").iterdir()) == ALL
+    assert left_behind(recorded) == []
+    assert [process_state(pid) for pid in pids(recorded / "out")] == [None, None]
+
+
+def test_the_main_job(tmp_path: Path) -> None:
+    """Without any argument, and with the folder that `bazel run` was called in."""
+    called = tmp_path / "called"
+    called.mkdir()
+    finished = run_to_end(coordinator(), tmp_path, {"BUILD_WORKING_DIRECTORY": str(called)})
+    assert (finished.code, finished.err) == (0, "")
+    assert finished.out.startswith("ok  block on 4 ranks, batch 2, sequence 7, seed 1")
+    assert "29,184 bytes, as the formula says" in finished.out
+    assert sorted(entry.name for entry in (called / "out").iterdir()) == ALL
+    assert [process_state(pid) for pid in pids(called / "out")] == [None] * 4
+    assert left_behind(tmp_path) == []
+
+
+def test_the_transport_changes_no_byte_of_the_output(recorded: Path, tmp_path: Path) -> None:
+    flags = (*SMALL, "--sum-order", "pairwise", "--transport", "tcp", "--json")
+    finished = run_to_end(coordinator("run", *flags), tmp_path)
+    assert finished.code == 0
+    for name in (OUTPUT, LEDGER, TAPE):
+        assert (tmp_path / "out" / name).read_bytes() == (recorded / "out" / name).read_bytes()
+
+
+def test_a_manifest_says_what_flags_say(recorded: Path, tmp_path: Path) -> None:
+    text = 'ranks: 2 batch: 1 sequence: 4 seed: 3 sum_order: "pairwise"\n'
+    (tmp_path / "run.textproto").write_text(text)
+    finished = run_to_end(coordinator("--manifest", "run.textproto", "--out", "o"), tmp_path)
+    assert (finished.code, finished.err) == (0, "")
+    for name in (MANIFEST, OUTPUT, LEDGER):
+        assert (tmp_path / "o" / name).read_bytes() == (recorded / "out" / name).read_bytes()
+
+
+FILTERS = {
+    (): 38,
+    ("--rank", "0"): 19,
+    ("--direction", "receive"): 12,
+    ("--kind", "WEIGHT"): 14,
+    ("--phase", "mlp"): 6,
+    ("--rank", "1", "--kind", "FENCE", "--phase", "mlp"): 1,
+    ("--kind", "LOAD"): 0,
+}
+
+
+@pytest.mark.parametrize(("filters", "count"), FILTERS.items())
+def test_the_ledger(
+    recorded: Path, filters: tuple[str, ...], count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ledger", str(recorded / "out"), *filters]) == 0
+    *rows, total = capsys.readouterr().out.splitlines()
+    assert len(rows) == count + 1
+    assert total.startswith(f"{count} of 38 frames")
+
+
+@pytest.mark.parametrize(
+    "which", [["coordinator"], ["coordinator", "--rank", "1"], ["worker", "--rank", "1"]]
+)
+def test_replays(recorded: Path, which: list[str], tmp_path: Path) -> None:
+    finished = run_to_end(coordinator("replay", str(recorded / "out"), "--role", *which), tmp_path)
+    assert (finished.code, finished.err) == (0, "")
+    assert "byte-identical" in finished.out
+    assert left_behind(tmp_path) == []
+
+
+def test_a_replay_that_differs(recorded: Path, tmp_path: Path) -> None:
+    """Another seed's manifest beside the tape: the coordinator now sends other weights."""
+    for name in (LEDGER, TAPE):
+        (tmp_path / name).write_bytes((recorded / "out" / name).read_bytes())
+    text = (recorded / "out" / MANIFEST).read_text().replace('"seed":3', '"seed":4')
+    (tmp_path / MANIFEST).write_text(text)
+    finished = run_to_end(coordinator("replay", ".", "--role", "coordinator"), tmp_path)
+    assert (finished.code, finished.err) == (1, "")
+
+
+def test_the_table_has_every_fault() -> None:
+    assert sorted(FAULT_CODES) == sorted(FAULT_KINDS)
+
+
+@pytest.mark.parametrize("kind", FAULT_CODES)
+def test_planted_faults(
+    kind: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each kind once, through main and the built worker that can have it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BUILD_WORKING_DIRECTORY", raising=False)
+    fault = ("--fault", kind, "--fault-rank", "0", "--fault-phase", "mlp")
+    waits = ("--phase-ms", "1000") if FAULT_CODES[kind].startswith("deadline") else ()
+    assert main(["run", *SMALL, *fault, *waits, "--json"]) == 3
+    captured = capsys.readouterr()
+    document = the_object(Finished(3, captured.out, captured.err))
+    assert document["error"] == {"code": FAULT_CODES[kind], "rank": 0, "phase": "mlp"}
+    assert (document["ok"], document["output_sha256"]) == (False, None)
+    # Nothing of it is on standard output, so it is said for people on the other one.
+    assert captured.err.startswith(FAULT_CODES[kind])
+    assert sorted(entry.name for entry in Path("out").iterdir()) == [
+        name for name in ALL if name != OUTPUT
+    ]
+    assert [process_state(pid) for pid in pids(Path("out"))] == [None, None]
+    assert children() == set()
+
+
+def test_a_release_plants_no_faults(tmp_path: Path) -> None:
+    release = program_path(RELEASE)
+    fault = ("--fault", "delay", "--fault-rank", "0", "--fault-phase", "mlp")
+    finished = run_to_end([release, "run", *fault], tmp_path)
+    assert finished.code == 2
+    assert "fault" in finished.err
+    assert not (tmp_path / "out").exists()
+    finished = run_to_end([release, "run", "--ranks", "1", "--json"], tmp_path)
+    assert finished.code == 0
+
+
+def test_versions_are_of_the_same_sources(tmp_path: Path) -> None:
+    ours = run_to_end(coordinator("--version"), tmp_path)
+    theirs = run_to_end([program_path(WORKER), "--version"], tmp_path)
+    assert ours.out.split()[1] == theirs.out.split()[1]
+
+
+MISTAKES = {
+    "no rank": ["--connect", "127.0.0.1:1"],
+    "rank is not a number": ["--connect", "127.0.0.1:1", "--rank", "one"],
+    "rank too large": ["--connect", "127.0.0.1:1", "--rank", "64"],
+    "rank twice": ["--connect", "127.0.0.1:1", "--rank", "0", "--rank", "1"],
+    "no port": ["--connect", "127.0.0.1", "--rank", "0"],
+    "port 0": ["--connect", "127.0.0.1:0", "--rank", "0"],
+    "unknown option": ["--connect", "127.0.0.1:1", "--rank", "0", "--fault", "delay"],
+}
+
+
+@pytest.mark.parametrize("arguments", MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_in_a_workers_command_line(arguments: list[str], tmp_path: Path) -> None:
+    finished = run_to_end([program_path(WORKER), *arguments], tmp_path)
+    assert (finished.code, finished.out) == (2, "")
+    assert finished.err.count("\n") == 1
+    assert "config." in finished.err
+
+
+def test_a_worker_without_a_coordinator(tmp_path: Path) -> None:
+    finished = run_to_end(worker("unix:nobody", 5, "--connect-ms", "200"), tmp_path)
+    assert (finished.code, finished.out) == (3, "")
+    assert finished.err.startswith("worker of rank 5: deadline.handshake")
+    assert finished.err.count("\n") == 1

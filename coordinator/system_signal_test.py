@@ -1,0 +1,153 @@
+"""Signals to running programs: nothing and nobody is left, whoever is hit, and when."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from coordinator.built_program import coordinator, finish, left_behind, started, worker
+from coordinator.process_table import SLACK_S, children, is_running, process_state, wait_until
+from coordinator.run_files import OUTPUT
+
+# A worker may outlive its coordinator by 5 s; the rest is for a machine that is busy elsewhere.
+# Far below 10 s, after which a worker that finds no coordinator gives up by itself.
+OUTLIVES_S = 5.0 + 3.0
+# Two ranks, both in the phase mlp: one is silent there, the other waits for it.
+HELD = ("run", "--ranks", "2", "--batch", "1", "--sequence", "2", "--phase-ms", "60000")
+HELD += ("--fault", "cancellation_race", "--fault-rank", "1", "--fault-phase", "mlp")
+# Far more arithmetic for its worker than anybody waits for here.
+LONG = ("run", "--ranks", "1", "--batch", "64", "--sequence", "512", "--phase-ms", "600000")
+EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+
+
+def is_connected(folder: Path, process: subprocess.Popen[str], ranks: int) -> bool:
+    """The workers run and the door behind the last of them is closed."""
+    return len(children(process.pid)) == ranks and left_behind(folder) == []
+
+
+def wait_for_workers(folder: Path, process: subprocess.Popen[str], ranks: int) -> set[int]:
+    """Process ids of workers that are all in the session."""
+    assert wait_until(lambda: len(children(process.pid)) == ranks)
+    assert wait_until(lambda: is_connected(folder, process, ranks))
+    return children(process.pid)
+
+
+def demand_all_end(pids: set[int], since: float) -> None:
+    """Orphans are reaped by whoever inherits them, which is not ours to prove."""
+    assert wait_until(lambda: not any(is_running(pid) for pid in pids))
+    assert time.monotonic() - since < OUTLIVES_S
+
+
+@pytest.mark.parametrize("number", EXIT_CODES)
+def test_the_coordinator_is_asked_to_end(number: signal.Signals, tmp_path: Path) -> None:
+    with started(coordinator(*HELD), tmp_path) as process:
+        pids = wait_for_workers(tmp_path, process, 2)
+        process.send_signal(number)
+        finished = finish(process)
+        # Its own children are reaped before it ends: not even zombies are inherited.
+        assert [process_state(pid) for pid in pids] == [None, None]
+    assert (finished.code, finished.out) == (EXIT_CODES[number], "")
+    assert finished.err.startswith("coordinator: run.interrupted: ")
+    assert finished.err.count("\n") == 1
+    assert left_behind(tmp_path) == []
+    assert not (tmp_path / "out" / OUTPUT).exists()
+
+
+def test_a_terminal_interrupts_the_whole_group_again_and_again(tmp_path: Path) -> None:
+    """Ctrl-C reaches the workers as well, and an impatient user presses it twice."""
+    with started(coordinator(*HELD), tmp_path) as process:
+        pids = wait_for_workers(tmp_path, process, 2)
+        for _ in range(3):
+            os.killpg(process.pid, signal.SIGINT)
+        finished = finish(process)
+        assert [process_state(pid) for pid in pids] == [None, None]
+    assert (finished.code, finished.out) == (130, "")
+    assert left_behind(tmp_path) == []
+
+
+def test_interrupted_while_workers_start(tmp_path: Path) -> None:
+    with started(coordinator(*HELD), tmp_path) as process:
+        assert wait_until(lambda: bool(children(process.pid)))
+        pids = children(process.pid)
+        process.send_signal(signal.SIGINT)
+        finished = finish(process)
+        assert all(process_state(pid) is None for pid in pids)
+    assert finished.code == 130
+    assert left_behind(tmp_path) == []
+
+
+def test_interrupted_while_waiting_for_external_workers(tmp_path: Path) -> None:
+    flags = ("--ranks", "2", "--listen", "unix:tmp/s", "--external-workers", "--json")
+    with started(coordinator("run", *flags), tmp_path) as process:
+        assert wait_until(lambda: (tmp_path / "tmp" / "s").exists())
+        process.send_signal(signal.SIGTERM)
+        finished = finish(process)
+    assert finished.code == 143
+    assert '"run.interrupted"' in finished.out
+    assert left_behind(tmp_path) == []
+
+
+def test_a_killed_coordinator_leaves_no_waiting_worker(tmp_path: Path) -> None:
+    with started(coordinator(*HELD), tmp_path) as process:
+        pids = wait_for_workers(tmp_path, process, 2)
+        process.kill()
+        demand_all_end(pids, time.monotonic())
+    assert left_behind(tmp_path) == []
+
+
+def test_a_killed_coordinator_leaves_no_computing_worker(tmp_path: Path) -> None:
+    with started(coordinator(*LONG), tmp_path) as process:
+        pids = wait_for_workers(tmp_path, process, 1)
+        (pid,) = pids
+        # It has said HELLO, so what it computes from here on is the block.
+        begun = processor_ticks(pid)
+        half_a_second = os.sysconf("SC_CLK_TCK") // 2
+        assert wait_until(lambda: processor_ticks(pid) > begun + half_a_second)
+        process.kill()
+        since = time.monotonic()
+        # In the middle of its arithmetic there is no read at which it could notice the end.
+        time.sleep(1.0)
+        assert is_running(pid)
+        demand_all_end(pids, since)
+
+
+def test_a_killed_coordinator_leaves_no_starting_worker(tmp_path: Path) -> None:
+    """Not yet connected, so no connection ends; its socket file is still there."""
+    with started(coordinator(*HELD), tmp_path) as process:
+        assert wait_until(lambda: len(children(process.pid)) == 2)
+        pids = children(process.pid)
+        process.kill()
+        demand_all_end(pids, time.monotonic())
+
+
+def test_a_stopped_worker_ends_when_it_continues_alone(tmp_path: Path) -> None:
+    with started(coordinator(*HELD), tmp_path) as process:
+        pids = wait_for_workers(tmp_path, process, 2)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        process.kill()
+        assert process.wait(SLACK_S) == -signal.SIGKILL
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        demand_all_end(pids, time.monotonic())
+
+
+def test_a_worker_alone_is_interrupted(tmp_path: Path) -> None:
+    with started(worker("unix:nobody", 0), tmp_path) as process:
+        assert wait_until(lambda: processor_ticks(process.pid) > 0)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        finished = finish(process)
+    assert finished.code in (130, -signal.SIGINT)
+
+
+def processor_ticks(pid: int) -> int:
+    """Processor time of a process so far."""
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    user, system = text.rpartition(")")[2].split()[11:13]
+    return int(user) + int(system)
