@@ -7,9 +7,9 @@ know requests or formulas, except that norms centred on zero are used as 1 + w.
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -177,7 +177,7 @@ class _Loader:
             tensors=len(self._specs),
             skipped_tensors=self._checkpoint.skipped_tensors,
             skipped_bytes=self._checkpoint.skipped_bytes,
-            peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            peak_rss_bytes=peak_rss_bytes(),
         )
 
     def model(self) -> Qwen35Weights:
@@ -269,6 +269,16 @@ class _Loader:
             if self._progress is not None:
                 self._progress(self._bytes_read, self._bytes_total)
             yield first, block
+
+
+def peak_rss_bytes() -> int:
+    """The largest resident size of this program so far.
+
+    Not getrusage's: a program that was started by a larger one begins with that one's peak.
+    """
+    status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
 
 
 def all_finite(values: Stored, dtype: StoredDtype) -> bool:
