@@ -14,19 +14,14 @@ from typing import Protocol
 
 from coordinator.reduce import reduce_partials
 from errors import ContractError, MisuseError, PeerError, PoisonedError
+from program.canonical import digest
 from program.spec import LOAD_PHASE, RESULT_PHASE, Loading, ProgramSpec
 from wire.agreed import TENSOR_DTYPE, AgreedMetadata
 from wire.canonical import JsonValue
 from wire.frame import Buffer, Kind
 from wire.limits import FLAG_FOLDED
 from wire.link import Link
-from wire.metadata import (
-    Ack,
-    Command,
-    Fence,
-    Load,
-    Result,
-)
+from wire.metadata import Ack, Fence, Load, Result, demand, is_digest
 
 
 class GroupDeadlines(Protocol):
@@ -101,7 +96,7 @@ class Group:
         with self._fail_stop():
             for rank, link in enumerate(self._links):
                 session = link.connection.session
-                session.set_program(self.spec.phases, self.spec.folded)
+                session.set_program(self.spec.phases, self.spec.folded, self.spec.planned)
                 session.adopt_epoch(self.agreement.first_epoch)
                 ack = Ack(
                     parameters=self.agreement.parameters,
@@ -138,9 +133,14 @@ class Group:
     def run_step(self, step: StepInput) -> list[RankResult]:
         """Run one step on all ranks. No result exists before the last rank's RESULT is accepted.
 
+        Of a program with plans no rank changes its state before all ranks have accepted the plan.
         Raises PeerError for the first failure, which poisons the group; PoisonedError after that.
         """
+        if (step.plan is not None, step.operand is None) != (self.spec.planned,) * 2:
+            raise MisuseError(f"a step of {self.spec.name} has an operand or a plan, as agreed")
         with self._fail_stop():
+            if step.plan is not None:
+                self._agree(step.plan)
             self._start(step)
             for stage in range(len(self.spec.stages)):
                 partials = [
@@ -199,19 +199,37 @@ class Group:
                 raise ContractError("metadata", "report is null, agreed an object")
         return fence.report
 
+    def _agree(self, plan: Mapping[str, JsonValue]) -> None:
+        """To each rank the plan; then every rank's word that it accepts exactly this plan."""
+        plan_digest = digest(plan)
+        for rank, link in enumerate(self._links):
+            self._send(link, Kind.COMMAND, self._agreed[rank].plan(plan, self._step).metadata)
+        for rank, link in enumerate(self._links):
+            self._plan_fence(rank, link, plan_digest)
+
+    def _plan_fence(self, rank: int, link: Link, plan_digest: str) -> None:
+        deadline = link.pipe.clock() + self._deadlines.phase_ms / 1000
+        frame = link.receive(deadline=deadline)
+        agreed = self._agreed[rank]
+        if frame.metadata == agreed.plan_fence(plan_digest).metadata:
+            return
+        with _condemning(link):
+            report = Fence.parse(frame.metadata).report
+            received = None if report is None else report.get("plan_digest")
+            if is_digest(received):
+                # All but the digest must be as agreed.
+                demand(frame.metadata, agreed.plan_fence(received).metadata)
+                message = f"plan_digest is {received}, the plan sent has {plan_digest}"
+                raise ContractError("ranks_disagree", message)
+            demand(frame.metadata, agreed.plan_fence(plan_digest).metadata)
+
     def _start(self, step: StepInput) -> None:
         """To each rank its INPUT, if the program has one, and the COMMAND of the first phase."""
         for rank, link in enumerate(self._links):
             if step.operand is not None:
                 metadata = self._agreed[rank].operand(step.shape).metadata
                 self._send(link, Kind.INPUT, metadata, step.operand, hold=True)
-            self._send(link, Kind.COMMAND, self._first_command(rank, step.plan))
-
-    def _first_command(self, rank: int, plan: Mapping[str, JsonValue] | None) -> bytes:
-        if plan is None:
-            return self._agreed[rank].command(0, self._step).metadata
-        phase = self.spec.phases[0]
-        return Command(phase=phase, plan=plan, rank=rank, step=self._step).to_bytes()
+            self._send(link, Kind.COMMAND, self._agreed[rank].command(0, self._step).metadata)
 
     def _collect(self, rank: int, link: Link, stage: int, shape: tuple[int, ...]) -> Buffer:
         """One rank's PARTIAL and, unless folded, its FENCE, under one deadline."""

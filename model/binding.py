@@ -57,12 +57,13 @@ class BoundBlock:
     def load_local(self, parameters: Mapping[str, object]) -> NoReturn:
         raise MisuseError("the block's weights come in frames")
 
-    def begin(
-        self, plan: object | None, operand: tuple[tuple[int, ...], Buffer] | None
-    ) -> tuple[int, ...]:
-        """The operand's shape is the partials' shape; the block takes no plan."""
-        if plan is not None or operand is None:
-            raise ContractError("metadata", "the block takes an INPUT frame and plan null")
+    def accept(self, plan: Mapping[str, object]) -> NoReturn:
+        raise MisuseError("the block takes no plan")
+
+    def begin(self, operand: tuple[tuple[int, ...], Buffer] | None) -> tuple[int, ...]:
+        """The operand's shape is the partials' shape."""
+        if operand is None:
+            raise MisuseError("the block takes an INPUT frame")
         shape, payload = operand
         try:
             operand_shape(shape[0], shape[1])

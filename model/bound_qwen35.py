@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from errors import ContractError, MisuseError
+from errors import MisuseError
 from model.qwen35 import Qwen35Executor
 from model.qwen35_weights import LoadReport, load_weights
 from program.checkpoint import open_checkpoint
@@ -50,7 +50,8 @@ class BoundQwen35:
         self._rank = rank
         self._dtype = np.dtype(program.partial_dtype.value)
         self._loaded: tuple[Qwen35Executor, PlanLimits] | None = None
-        self._plan = StepPlan(step=0)
+        # The plan that was accepted, and its digest.
+        self._accepted: tuple[StepPlan, str] | None = None
         self._shape: tuple[int, ...] = ()
 
     def load_tensor(self, name: str, payload: Buffer) -> NoReturn:
@@ -76,18 +77,24 @@ class BoundQwen35:
         self._loaded = (executor, order.limits)
         return _load_report(report, executor)
 
-    def begin(
-        self, plan: object | None, operand: tuple[tuple[int, ...], Buffer] | None
-    ) -> tuple[int, ...]:
-        """Apply the plan. Raises ContractError, with nothing changed, for one it can't accept."""
-        if self._loaded is None:
-            raise ContractError("kind", "a step came before LOAD")
-        if operand is not None:
-            raise ContractError("kind", "a model program takes a plan, not INPUT")
-        executor, limits = self._loaded
+    def accept(self, plan: Mapping[str, object]) -> str:
+        """The plan's digest. Raises ContractError for a plan that this rank can't run.
+
+        Slots, pages and state stay as they are either way.
+        """
+        executor, limits = self._ready
         decoded = decode_plan(plan, limits)
-        self._shape = executor.begin(decoded)
-        self._plan = decoded
+        executor.check(decoded)
+        digest = plan_digest(decoded)
+        self._accepted = (decoded, digest)
+        return digest
+
+    def begin(self, operand: tuple[tuple[int, ...], Buffer] | None) -> tuple[int, ...]:
+        """Apply the plan that was accepted."""
+        if operand is not None:
+            raise MisuseError("a model program takes a plan, not INPUT")
+        plan, _ = self._step_plan
+        self._shape = self._executor.begin(plan)
         return self._shape
 
     def partial(self, stage: int) -> Buffer:
@@ -97,21 +104,33 @@ class BoundQwen35:
         self._executor.reduced(stage, np.frombuffer(total, self._dtype).reshape(self._shape))
 
     def finish(self) -> StepArtifact:
+        plan, digest = self._step_plan
         outcome = self._executor.finish()
+        self._accepted = None
         report = StepReport(
-            plan_digest=plan_digest(self._plan),
+            plan_digest=digest,
             state_digest=outcome.state_digest,
             hidden_digest=outcome.hidden_digest,
             artifacts=outcome.artifacts,
         )
-        encoded = encode_report(report, self._plan)
+        encoded = encode_report(report, plan)
         return StepArtifact(RESULT_TENSOR, encoded.shape, encoded.payload, encoded.report)
 
     @property
-    def _executor(self) -> Qwen35Executor:
+    def _ready(self) -> tuple[Qwen35Executor, PlanLimits]:
         if self._loaded is None:
-            raise MisuseError("a stage came before LOAD")
-        return self._loaded[0]
+            raise MisuseError("a step came before LOAD")
+        return self._loaded
+
+    @property
+    def _executor(self) -> Qwen35Executor:
+        return self._ready[0]
+
+    @property
+    def _step_plan(self) -> tuple[StepPlan, str]:
+        if self._accepted is None:
+            raise MisuseError("a step came before its plan")
+        return self._accepted
 
 
 def _load_report(report: LoadReport, executor: Qwen35Executor) -> dict[str, int]:

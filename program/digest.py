@@ -12,10 +12,12 @@ from program.spec import ProgramSpec
 
 
 def program_document(spec: ProgramSpec) -> dict[str, object]:
-    """The spec as the JSON object of clause P2."""
+    """The spec as the JSON object of clause P2, which leaves out what a program does not use."""
     constants = {"constants": dict(spec.constants)} if spec.constants else {}
+    planned = {"planned": True} if spec.planned else {}
     return {
         **constants,
+        **planned,
         "arithmetic": spec.arithmetic,
         "artifact_ranks": list(spec.artifact_ranks),
         "folded": spec.folded,

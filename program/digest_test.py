@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from errors import MisuseError
 from program.block import WORLD_SIZES, block_spec
 from program.digest import program_digest, program_json
 from program.partition import Columns, Replicated, Rows, Section, Sections
@@ -62,6 +63,7 @@ CHANGES = {
     "artifact ranks": changed(artifact_ranks=(0,)),
     "partial dtype": changed(partial_dtype=Dtype.FLOAT64),
     "folded": changed(folded=True),
+    "planned": changed(loading=Loading.LOCAL, planned=True),
     "arithmetic": changed(arithmetic="native"),
     "state": changed(state=(STATE,)),
     "state shape": changed(state=(dataclasses.replace(STATE, local_shape=(3, 2)),)),
@@ -76,6 +78,11 @@ CHANGES = {
         weights=(WeightSpec("wq", (16, 16), Sections((Section(4, 4),))),)
     ),
 }
+
+
+def test_a_program_with_plans_is_not_loaded_over_the_wire() -> None:
+    with pytest.raises(MisuseError):
+        changed(planned=True)
 
 
 def test_every_change_of_a_spec_changes_the_digest() -> None:

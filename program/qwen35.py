@@ -12,7 +12,7 @@ Sources: tensor names, shapes and packing as in the published Qwen3.5 checkpoint
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import gcd
 from typing import Final
@@ -153,11 +153,12 @@ def check_degree(config: Qwen35Config, variant: Variant, world_size: int) -> Non
     if world_size < 1:
         raise ConfigError.single("tp", world_size, f"must be at least 1; {rule}", "config.degree")
     problems = [
-        ConfigProblem(field, str(value), f"must be divisible by {world_size} ranks; {rule}")
+        ConfigProblem(field, str(value), f"must be divisible by {world_size} ranks")
         for field, value in _divided_fields(config, variant).items()
         if value % world_size
     ]
     if problems:
+        problems[-1] = replace(problems[-1], rule=f"{problems[-1].rule}; {rule}")
         raise ConfigError(problems, "config.degree")
 
 
@@ -199,6 +200,7 @@ def qwen35_program(
         state=state_specs(config, local, compute),
         partial_dtype=compute,
         folded=True,
+        planned=True,
         constants=(
             ("num_attention_heads", str(config.num_attention_heads)),
             ("output_gate", config.output_gate.value),

@@ -11,10 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from errors import MisuseError
 from program.partition import ShardRule, local_shape
 
 LOAD_PHASE = "load"
 INPUT_PHASE = "input"
+PLAN_PHASE = "plan"
 RESULT_PHASE = "result"
 
 
@@ -92,6 +94,7 @@ class ProgramSpec:
     partial_dtype: element type of partials and reductions.
     arithmetic: name of the clauses that fix every rounding (docs/spec/program.md), or "native"
     where results are compared within a tolerance.
+    planned: each step has a plan, which every rank accepts before any of them changes its state.
     constants: values of the formulas that no shape shows, by name, spelled exactly.
     """
 
@@ -106,7 +109,13 @@ class ProgramSpec:
     partial_dtype: Dtype = Dtype.FLOAT32
     folded: bool = False
     arithmetic: str = "native"
+    planned: bool = False
     constants: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        # The session takes a plan in IDLE, and only a LOAD leads there before the first step.
+        if self.planned and self.loading is not Loading.LOCAL:
+            raise MisuseError(f"program {self.name} has plans, so it loads from a checkpoint")
 
     @property
     def phases(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from wire.canonical import JsonObject
 from wire.frame import Kind
 from wire.metadata import Command, Fence, Result, Tensor, payload_bytes
 from wire.step_template import StepTemplate
@@ -69,6 +70,17 @@ class AgreedMetadata:
             command = Command(phase=self._phases[stage], plan=None, rank=self._rank, step=0)
             known = self._templates[key] = (StepTemplate(command.to_bytes()), 0)
         return Agreed(known[0].at(step), known[1])
+
+    def plan(self, plan: JsonObject, step: int) -> Agreed:
+        """The COMMAND that begins a step of a planned program; no two are alike."""
+        command = Command(phase="plan", plan=plan, rank=self._rank, step=step)
+        return Agreed(command.to_bytes(), 0)
+
+    def plan_fence(self, plan_digest: str) -> Agreed:
+        """The answer of a rank that accepts the plan with this digest."""
+        report: JsonObject = {"plan_digest": plan_digest}
+        fence = Fence(phase="plan", rank=self._rank, report=report, tensors=0)
+        return Agreed(fence.to_bytes(), 0)
 
     def result(self, name: str, shape: tuple[int, ...], step: int) -> Agreed:
         """A RESULT without a report."""

@@ -44,6 +44,15 @@ def test_fences_and_commands(agreed: AgreedMetadata) -> None:
             assert agreed.command(stage, step) == (command.to_bytes(), 0)
 
 
+def test_plans(agreed: AgreedMetadata) -> None:
+    plan = {"step": 4}
+    command = Command(phase="plan", plan=plan, rank=3, step=4)
+    assert agreed.plan(plan, 4) == (command.to_bytes(), 0)
+    report = {"plan_digest": "0" * 64}
+    fence = Fence(phase="plan", rank=3, report=report, tensors=0)
+    assert agreed.plan_fence("0" * 64) == (fence.to_bytes(), 0)
+
+
 def test_results(agreed: AgreedMetadata) -> None:
     for step in (0, 12):
         result = Result(

@@ -35,7 +35,7 @@ def _is_dtype(value: JsonValue) -> bool:
     return type(value) is str and value in ITEM_BYTES
 
 
-def _is_digest(value: JsonValue) -> bool:
+def is_digest(value: JsonValue) -> TypeGuard[str]:
     return type(value) is str and len(value) == 64 and set(value) <= set("0123456789abcdef")
 
 
@@ -70,7 +70,7 @@ _COUNT: Final[Rule] = (_is_count, "an integer from 0")
 _POSITIVE: Final[Rule] = (_is_positive, "an integer from 1")
 _STRING: Final[Rule] = (is_string, f"a string of at most {STRING_CHARACTERS_MAX} characters")
 _DTYPE: Final[Rule] = (_is_dtype, "one of " + ", ".join(ITEM_BYTES))
-_DIGEST: Final[Rule] = (_is_digest, "64 lower-case hex digits")
+_DIGEST: Final[Rule] = (is_digest, "64 lower-case hex digits")
 _OBJECT: Final[Rule] = (_is_object, "an object")
 _REPORT: Final[Rule] = (_is_object_or_null, "null or an object")
 _SHAPE: Final[Rule] = (_is_positive_shape, f"1 to {DIMENSIONS_MAX} integers from 1")

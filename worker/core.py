@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from errors import ContractError, MisuseError
-from program.spec import LOAD_PHASE, RESULT_PHASE, Loading, ProgramSpec
+from program.spec import LOAD_PHASE, PLAN_PHASE, RESULT_PHASE, Loading, ProgramSpec
 from wire.agreed import TENSOR_DTYPE, Agreed, AgreedMetadata
 from wire.frame import Buffer, Frame, Kind
 from wire.limits import FLAG_FOLDED
@@ -72,7 +72,7 @@ class WorkerCore:
     def expected(self) -> Agreed | None:
         """What the next frame must be; None where only the frame itself can say.
 
-        That is ACK, LOAD, INPUT (its shape), and a COMMAND that may carry a plan.
+        That is ACK, LOAD, INPUT (its shape), and a COMMAND with a plan.
         """
         if self._running is None:
             return None
@@ -80,7 +80,7 @@ class WorkerCore:
         match self.session.state:
             case State.LOADING if self._weights_missing(spec):
                 return self._weight(self._running)
-            case State.FED:
+            case State.FED | State.AGREED:
                 return agreed.command(0, self._step)
             case State.FENCED:
                 return agreed.reduction(self.session.phase_index, self._shape)
@@ -112,7 +112,7 @@ class WorkerCore:
                 f"{ack.world_size} ranks is {opened.digest}",
             )
         spec = opened.spec
-        self.session.set_program(spec.phases, spec.folded)
+        self.session.set_program(spec.phases, spec.folded, spec.planned)
         agreed = AgreedMetadata(self.rank, spec.phases, spec.partial_dtype.value)
         self._running = _Running(spec, opened.executor, agreed)
         return []
@@ -162,20 +162,23 @@ class WorkerCore:
         return []
 
     def _on_command(self, running: _Running, frame: Frame) -> list[Outgoing]:
+        if self.session.state is State.PLANNED:
+            return self._on_plan(running, Command.parse(frame.metadata))
         if self.session.phase_index == 0:
-            plan = None if self._operand is not None else self._plan(running, frame)
-            self._shape = running.executor.begin(plan, self._operand)
+            if not running.spec.planned and self._operand is None:
+                raise ContractError("metadata", f"a step of {running.spec.name} needs INPUT")
+            self._shape = running.executor.begin(self._operand)
         return self._run_stage(running)
 
-    def _plan(self, running: _Running, frame: Frame) -> object:
-        """The plan of a step without operand; the connection could not judge its metadata."""
-        command = Command.parse(frame.metadata)
-        self._check_rank_phase(command.rank, command.phase, running.spec.phases[0])
+    def _on_plan(self, running: _Running, command: Command) -> list[Outgoing]:
+        """Accept, and say what was accepted; nothing changes before every rank has done so."""
+        self._check_rank_phase(command.rank, command.phase, PLAN_PHASE)
         if command.step != self._step:
             raise ContractError("metadata", f"step is {command.step}, agreed {self._step}")
-        if self._weights_missing(running.spec) or command.plan is None:
-            raise ContractError("metadata", "a step needs all weights, and INPUT or a plan")
-        return command.plan
+        if command.plan is None:
+            raise ContractError("metadata", "plan is null, agreed an object")
+        plan_digest = running.executor.accept(command.plan)
+        return [Outgoing(Kind.FENCE, running.agreed.plan_fence(plan_digest).metadata)]
 
     def _run_stage(self, running: _Running) -> list[Outgoing]:
         spec, executor, agreed = running

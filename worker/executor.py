@@ -42,11 +42,16 @@ class Executor(Protocol):
         Returns the report that the load's fence carries.
         """
 
-    def begin(
-        self, plan: object | None, operand: tuple[tuple[int, ...], Buffer] | None
-    ) -> tuple[int, ...]:
-        """Start a step. Returns the shape of the step's partials and reductions.
+    def accept(self, plan: Mapping[str, JsonValue]) -> str:
+        """Judge the plan of the next step (programs with plans) and return its digest.
 
+        Changes nothing that a later step could see, whatever the answer.
+        """
+
+    def begin(self, operand: tuple[tuple[int, ...], Buffer] | None) -> tuple[int, ...]:
+        """Start a step, with the plan accepted before if the program has plans.
+
+        Returns the shape of the step's partials and reductions.
         operand: shape [batch, sequence, hidden] and elements of the INPUT frame, if there was one.
         """
 
