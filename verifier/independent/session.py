@@ -18,7 +18,8 @@ class Row:
     events: Mapping[str, str]
 
 
-# FOLDED forms are events of their own, written with a `+`.
+# S1 without the rows of programs that take plans, of which a package has no run. FOLDED forms are
+# events of their own, written with a `+`.
 TABLE = {
     "NEW": Row(WORKER, {"HELLO": "GREETED"}),
     "GREETED": Row(COORDINATOR, {"ACK": "LOADING"}),
