@@ -14,10 +14,13 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import NoReturn
 
 from coordinator.last_words import LastWords
 from coordinator.processes import WorkerProcess
+from model.binding import open_program
+from program.block import PROGRAM_NAME
 from errors import TPError
 
 # Above this no descriptor of a parent that forks workers is open.
@@ -90,6 +93,12 @@ def _become_worker(entry: Entry, argv: list[str], stderr: int) -> NoReturn:
         os._exit(status)
 
 
+@cache
+def _load_block() -> None:
+    """A worker imports its program when it is opened; here that is done once, before the forks."""
+    open_program(PROGRAM_NAME, {}, 0, 1)
+
+
 @dataclass(frozen=True)
 class ForkLauncher:
     """entry: a worker's main(argv). extra: arguments for every rank."""
@@ -98,5 +107,6 @@ class ForkLauncher:
     extra: tuple[str, ...] = ()
 
     def start(self, rank: int, address: str) -> WorkerProcess:
+        _load_block()
         argv = ["--connect", address, "--rank", str(rank), *self.extra]
         return ForkedProcess(rank, self.entry, argv)

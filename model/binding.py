@@ -1,118 +1,51 @@
 """Programs by name: what a worker binds to turn an ACK into something it can run.
 
-The adapters here are the only place where a frame's raw buffer becomes an array and back. They
-must not know frames or sessions.
+A program's modules are imported when it is opened, because a worker of the block would spend a
+third of its start on modules that it never runs. It must not know frames or sessions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-from numpy.typing import NDArray
+from errors import ConfigError, ContractError
 
-from errors import ConfigError, ContractError, MisuseError
-from model.block import BlockExecutor
-from model.bound_qwen35 import OpenedQwen35, open_qwen35
-from program.block import PROGRAM_NAME, RESULT_TENSOR, block_spec, operand_shape
-from program.digest import program_digest
-from program.qwen35 import Variant
-from program.spec import ProgramSpec
+if TYPE_CHECKING:
+    from model.bound_block import OpenedBlock
+    from model.bound_qwen35 import OpenedQwen35
 
-Buffer = bytes | bytearray | memoryview
-FLOAT32 = np.dtype("<f4")
+Parameters = Mapping[str, object]
 
 
-@dataclass(frozen=True)
-class BlockArtifact:
-    """The block's output, the same bytes on every rank."""
+def _open_block(parameters: Parameters, rank: int, world_size: int) -> OpenedBlock:
+    from model.bound_block import open_block
 
-    tensor: str
-    shape: tuple[int, ...]
-    payload: Buffer
-    report: None = None
+    return open_block(parameters, rank, world_size)
 
 
-class BoundBlock:
-    """The frozen block behind worker/executor.py's protocol."""
+def _open_qwen35(variant: str, parameters: Parameters, rank: int, world_size: int) -> OpenedQwen35:
+    from model.bound_qwen35 import open_qwen35
+    from program.qwen35 import Variant
 
-    def __init__(self, spec: ProgramSpec, rank: int) -> None:
-        self._spec = spec
-        self._rank = rank
-        self._executor = BlockExecutor(spec, rank)
-        self._shards: dict[str, NDArray[np.float32]] = {}
-        self._shape: tuple[int, ...] = ()
-
-    def load_tensor(self, name: str, payload: Buffer) -> None:
-        """Keep one slice; the last one completes the load."""
-        weights = {weight.name: weight for weight in self._spec.weights}
-        shape = weights[name].local_shape(self._rank, self._spec.world_size)
-        self._shards[name] = np.frombuffer(payload, FLOAT32).reshape(shape)
-        if len(self._shards) == len(weights):
-            self._executor.load(self._shards)
-
-    def load_local(self, parameters: Mapping[str, object]) -> NoReturn:
-        raise MisuseError("the block's weights come in frames")
-
-    def accept(self, plan: Mapping[str, object]) -> NoReturn:
-        raise MisuseError("the block takes no plan")
-
-    def begin(self, operand: tuple[tuple[int, ...], Buffer] | None) -> tuple[int, ...]:
-        """The operand's shape is the partials' shape."""
-        if operand is None:
-            raise MisuseError("the block takes an INPUT frame")
-        shape, payload = operand
-        try:
-            operand_shape(shape[0], shape[1])
-        except ConfigError as failure:
-            raise ContractError("metadata", failure.message) from None
-        self._shape = shape
-        self._executor.begin(np.frombuffer(payload, FLOAT32).reshape(shape))
-        return shape
-
-    def partial(self, stage: int) -> Buffer:
-        return self._executor.partial(stage).data.cast("B")
-
-    def reduced(self, stage: int, total: Buffer) -> None:
-        self._executor.reduced(stage, np.frombuffer(total, FLOAT32).reshape(self._shape))
-
-    def finish(self) -> BlockArtifact:
-        payload = self._executor.finish().data.cast("B")
-        return BlockArtifact(RESULT_TENSOR, self._shape, payload)
+    return open_qwen35(Variant(variant), parameters, rank, world_size)
 
 
-@dataclass(frozen=True)
-class Opened:
-    """A program as one rank will run it."""
-
-    spec: ProgramSpec
-    digest: str
-    executor: BoundBlock
-
-
-def _open_block(parameters: Mapping[str, object], rank: int, world_size: int) -> Opened:
-    if parameters:
-        raise ContractError("program", f"the block takes no parameters, got {sorted(parameters)}")
-    spec = block_spec(world_size)
-    return Opened(spec, program_digest(spec), BoundBlock(spec, rank))
-
-
-_PROGRAMS: dict[str, Callable[[Mapping[str, object], int, int], Opened | OpenedQwen35]] = {
-    PROGRAM_NAME: _open_block,
-    **{variant.value: partial(open_qwen35, variant) for variant in Variant},
+PROGRAMS: Final[Mapping[str, Callable[[Parameters, int, int], OpenedBlock | OpenedQwen35]]] = {
+    "block": _open_block,
+    "qwen35/replicated": partial(_open_qwen35, "qwen35/replicated"),
+    "qwen35/sharded": partial(_open_qwen35, "qwen35/sharded"),
 }
 
 
 def open_program(
-    program: str, parameters: Mapping[str, object], rank: int, world_size: int
-) -> Opened | OpenedQwen35:
+    program: str, parameters: Parameters, rank: int, world_size: int
+) -> OpenedBlock | OpenedQwen35:
     """The program of an ACK. Raises ContractError `contract.program` for one not known here."""
-    opener = _PROGRAMS.get(program)
+    opener = PROGRAMS.get(program)
     if opener is None:
-        known = ", ".join(sorted(_PROGRAMS))
+        known = ", ".join(sorted(PROGRAMS))
         raise ContractError("program", f"program is {program!r}, this worker knows {known}")
     try:
         return opener(parameters, rank, world_size)
