@@ -18,8 +18,8 @@ from coordinator.run_files import OUTPUT
 # Far below 10 s, after which a worker that finds no coordinator gives up by itself.
 OUTLIVES_S = 5.0 + 3.0
 # Two ranks, both in the phase mlp: one is silent there, the other waits for it.
-HELD = ("run", "--ranks", "2", "--batch", "1", "--sequence", "2", "--phase-ms", "60000")
-HELD += ("--fault", "cancellation_race", "--fault-rank", "1", "--fault-phase", "mlp")
+FAULT = ("--fault", "cancellation_race", "--fault-rank", "1", "--fault-phase", "mlp")
+HELD = ("run", "--ranks", "2", "--batch", "1", "--sequence", "2", "--phase-ms", "60000", *FAULT)
 # Far more arithmetic for its worker than anybody waits for here.
 LONG = ("run", "--ranks", "1", "--batch", "64", "--sequence", "512", "--phase-ms", "600000")
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import worker_program as subject
 from coordinator.worker_program import (
     WorkerProgram,
     faulty_worker_exists,
@@ -87,7 +86,7 @@ def test_nothing_of_the_callers_own_reaches_a_worker(
 
 
 def test_without_any_runfiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject.Runfiles, "Create", staticmethod(lambda: None))
+    monkeypatch.setattr("coordinator.worker_program.Runfiles.Create", lambda: None)
     with pytest.raises(TPError):
         worker_program()
     assert not faulty_worker_exists()

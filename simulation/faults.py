@@ -127,7 +127,8 @@ def _duplicate_sequence(parts: _Parts, fault: Fault, target: FaultTarget) -> Non
 def _other_rank(parts: _Parts, fault: Fault, target: FaultTarget) -> None:
     metadata = decode_canonical(parts.metadata)
     rank = metadata["rank"]
-    metadata["rank"] = (int(str(rank)) + 1) % fault.world_size
+    # A world of one has no other rank to name, so that one names a rank that does not exist.
+    metadata["rank"] = (int(str(rank)) + 1) % max(2, fault.world_size)
     encoded = encode_canonical(metadata)
     changed = _Parts(parts.kind, parts.fields, encoded, parts.payload)
     changed = _replaced(changed, METADATA_FIELD, len(encoded))
