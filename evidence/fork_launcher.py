@@ -19,9 +19,9 @@ from typing import NoReturn
 
 from coordinator.last_words import LastWords
 from coordinator.processes import WorkerProcess
+from errors import TPError
 from model.binding import open_program
 from program.block import PROGRAM_NAME
-from errors import TPError
 
 # Above this no descriptor of a parent that forks workers is open.
 _DESCRIPTORS_MAX = 1024
