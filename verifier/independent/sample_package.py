@@ -44,7 +44,12 @@ _CASES = {
     "fault-rank_exit-result-s3",
     *(f"fault-{kind}-mlp-s2" for kind in FAULT_KINDS),
 }
-SOURCES = {"wire/frame.py": b"FRAME = 1\n", "worker/main.py": b"MAIN = 2\n"}
+SOURCES = {
+    "evidence/runner.py": b"import wire.frame\nfrom worker import absent, main\n",
+    "manifest/run_manifest.proto": b"",
+    "wire/frame.py": b"FRAME = 1\n",
+    "worker/main.py": b"from manifest import run_manifest_pb2\n",
+}
 
 
 def small_matrix() -> dict[str, Case]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,10 @@ from typing import Any
 from findings import shown
 from package import Unreadable, path_fault, read_regular
 
-FOLDERS = (
-    "coordinator",
-    "errors",
-    "identity",
-    "manifest",
-    "model",
-    "program",
-    "wire",
-    "worker",
-)
-MAX_SOURCES = 10_000
+# E4: where the sources begin, and the one that is no module.
+FIRST = "evidence/runner.py"
+GENERATED_FROM = "manifest/run_manifest.proto"
+MAX_SOURCES = 2_000
 
 
 def source_digest(files: Mapping[str, str]) -> str:
@@ -66,21 +59,55 @@ def _compare(files: Mapping[str, str], root: Path) -> Iterator[str]:
 
 
 def _left_out(files: Mapping[str, str], root: Path) -> Iterator[str]:
-    """Sources of E4's folders that the manifest does not name."""
-    seen = 0
-    for top in FOLDERS:
-        for folder, inner, names in os.walk(root / top):
-            at = Path(folder)
-            inner[:] = sorted(name for name in inner if not (at / name / "BUILD.bazel").exists())
-            for name in sorted(names):
-                seen += 1
-                if seen > MAX_SOURCES:
-                    yield f"more than {MAX_SOURCES} files in the folders of the sources"
-                    return
-                path = (at / name).relative_to(root).as_posix()
-                if _decides_a_run(name) and path not in files:
-                    yield f"{shown(path)} of the source tree is not in the manifest"
+    """Where the manifest's list is not the list of E4 that the tree gives."""
+    try:
+        wanted = needed_by(FIRST, root) | {GENERATED_FROM}
+    except (Unreadable, OSError, RuntimeError, SyntaxError, ValueError, MemoryError) as error:
+        yield f"the sources can't be followed from {FIRST}: {error}"
+        return
+    for path in sorted(wanted - files.keys()):
+        yield f"{shown(path)} of the source tree is not in the manifest"
+    for path in sorted(files.keys() - wanted):
+        yield f"{shown(path)} of the manifest produces no run"
 
 
-def _decides_a_run(name: str) -> bool:
-    return name.endswith((".py", ".proto")) and not name.endswith(("_test.py", "_pb2.py"))
+def needed_by(first: str, root: Path) -> set[str]:
+    """`first` and every file of the tree that is imported from there on.
+
+    Raises:
+        Unreadable, OSError, RuntimeError: a file that can't be read.
+        SyntaxError, ValueError, MemoryError: a file that is no Python, or too many files.
+    """
+    found: set[str] = set()
+    waiting = [first]
+    while waiting:
+        path = waiting.pop()
+        if path in found or not (root / path).is_file():
+            continue
+        found.add(path)
+        if len(found) > MAX_SOURCES:
+            raise ValueError(f"more than {MAX_SOURCES} sources")
+        tree = ast.parse(read_regular((root / path).resolve()))
+        for name in _imported(tree):
+            waiting.extend(_places(name))
+    return found
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}"
+
+
+def _places(name: str) -> list[str]:
+    """The files that the module of this name may be, and those of the packages above it."""
+    if name.endswith("_pb2"):
+        return []
+    parts = name.split(".")
+    above = ["/".join([*parts[:count], "__init__.py"]) for count in range(1, len(parts) + 1)]
+    return ["/".join(parts) + ".py", *above]

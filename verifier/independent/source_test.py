@@ -24,16 +24,20 @@ SOURCE_TREES: dict[str, tuple[dict[str, bytes], bool]] = {
     "files that decide nothing": (
         {
             "wire/frame_test.py": b"",
-            "manifest/x_pb2.py": b"",
+            "manifest/run_manifest_pb2.py": b"",
             "wire/notes.md": b"",
-            "tools/x.py": b"",
-            "coordinator/serving/BUILD.bazel": b"",
-            "coordinator/serving/main.py": b"",
+            "tools/x.py": b"import wire.frame\n",
         },
         True,
     ),
     "a byte changed": ({"wire/frame.py": b"FRAME = 2\n"}, False),
-    "a source that is not named": ({"wire/deep/er.py": b""}, False),
+    "a source that is not named": ({"worker/absent.py": b""}, False),
+    "a package that is not named": ({"wire/__init__.py": b""}, False),
+    "a source that is no longer used": (
+        {"evidence/runner.py": b"from worker import main\n"},
+        False,
+    ),
+    "a source that is no Python": ({"worker/main.py": b"def\0"}, False),
 }
 
 
