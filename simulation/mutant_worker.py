@@ -1,0 +1,111 @@
+"""A worker with one mistake in how it keeps its requests' state; only tests may start it.
+
+    mutant_worker --connect ADDRESS --rank R --mutation NAME
+
+Each mistake is one that a real engine has had (a slot that is not cleared, a chunk that forgets
+what came before it); a gate that does not notice it is worth nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from model.qwen35 import Qwen35Executor
+from model.state import PageTable, RankState
+from program.plan import StepPlan
+from worker.main import main as worker_main
+
+_begin = Qwen35Executor.begin
+
+
+def _plant(owner: type, **methods: Callable[..., object]) -> None:
+    for name, method in methods.items():
+        setattr(owner, name, method)
+
+
+def _keep(state: RankState, slot: int, pages: Sequence[int]) -> None:
+    """A release that clears nothing."""
+
+
+def stale_recurrent(rank: int) -> None:
+    """A new request finds the recurrent state of whoever had its slot."""
+
+    def admit(state: RankState, slot: int) -> None:
+        state.conv[:, slot] = 0
+
+    _plant(RankState, admit=admit, release=_keep)
+
+
+def stale_conv(rank: int) -> None:
+    """A new request finds the last inputs of the convolution of whoever had its slot."""
+
+    def admit(state: RankState, slot: int) -> None:
+        state.recurrent[:, slot] = 0
+
+    _plant(RankState, admit=admit, release=_keep)
+
+
+def stale_on_rank_1(rank: int) -> None:
+    """One rank alone keeps what it should clear."""
+    if rank == 1:
+        stale_recurrent(rank)
+
+
+def move_leaves_conv(rank: int) -> None:
+    """A request that moves takes its recurrent state along and leaves its convolution state."""
+
+    def move(state: RankState, from_slot: int, to_slot: int) -> None:
+        state.recurrent[:, to_slot] = state.recurrent[:, from_slot]
+
+    _plant(RankState, move=move)
+
+
+def chunk_forgets_conv(rank: int) -> None:
+    """A chunk that continues a prompt starts with an empty convolution state."""
+
+    def begin(executor: Qwen35Executor, plan: StepPlan) -> tuple[int, int]:
+        for row in plan.rows:
+            if row.start_position > 0 and len(row.token_ids) > 1:
+                executor.state.conv[:, row.slot] = 0
+        return _begin(executor, plan)
+
+    _plant(Qwen35Executor, begin=begin)
+
+
+def shared_page(rank: int) -> None:
+    """Every request's first page is page 0."""
+    made = PageTable.__init__
+
+    def init(table: PageTable, pages: Sequence[int], page_tokens: int) -> None:
+        made(table, (0, *pages[1:]), page_tokens)
+
+    _plant(PageTable, __init__=init)
+
+
+MUTATIONS: Final[dict[str, Callable[[int], None]]] = {
+    mutation.__name__: mutation
+    for mutation in (
+        stale_recurrent,
+        stale_conv,
+        stale_on_rank_1,
+        move_leaves_conv,
+        chunk_forgets_conv,
+        shared_page,
+    )
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="mutant_worker", allow_abbrev=False)
+    parser.add_argument("--mutation", required=True, choices=list(MUTATIONS))
+    parser.add_argument("--rank", required=True, type=int)
+    own, rest = parser.parse_known_args(argv)
+    MUTATIONS[own.mutation](own.rank)
+    return worker_main(["--rank", str(own.rank), *rest])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
