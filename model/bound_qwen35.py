@@ -94,18 +94,18 @@ class BoundQwen35:
         if operand is not None:
             raise MisuseError("a model program takes a plan, not INPUT")
         plan, _ = self._step_plan
-        self._shape = self._executor.begin(plan)
+        self._shape = self.executor.begin(plan)
         return self._shape
 
     def partial(self, stage: int) -> Buffer:
-        return np.ascontiguousarray(self._executor.partial(stage)).data.cast("B")
+        return np.ascontiguousarray(self.executor.partial(stage)).data.cast("B")
 
     def reduced(self, stage: int, total: Buffer) -> None:
-        self._executor.reduced(stage, np.frombuffer(total, self._dtype).reshape(self._shape))
+        self.executor.reduced(stage, np.frombuffer(total, self._dtype).reshape(self._shape))
 
     def finish(self) -> StepArtifact:
         plan, digest = self._step_plan
-        outcome = self._executor.finish()
+        outcome = self.executor.finish()
         self._accepted = None
         report = StepReport(
             plan_digest=digest,
@@ -123,7 +123,8 @@ class BoundQwen35:
         return self._loaded
 
     @property
-    def _executor(self) -> Qwen35Executor:
+    def executor(self) -> Qwen35Executor:
+        """What LOAD made of this rank."""
         return self._ready[0]
 
     @property

@@ -68,7 +68,8 @@ class Qwen35Executor:
     """Calls come in session order: begin, then partial and reduced of every stage, then finish.
 
     limits: slots, pages and tokens per step that all ranks agreed on. poison: memory that belongs
-    to no request is NaN (tests). After an error in the middle of a step the executor is useless.
+    to no request is NaN (tests). table: who holds which slot and pages. After an error in the
+    middle of a step the executor is useless.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Qwen35Executor:
         local = local_dimensions(config, Variant(program.name), program.world_size)
         self._sublayers = Sublayers(config, local, self.state)
         self._frequencies = inverse_frequencies(config.rotary_dim, config.rope_theta, self._compute)
-        self._table = SlotTable.empty(limits)
+        self.table = SlotTable.empty(limits)
         self._requests: dict[int, _Request] = {}
         self._rows: tuple[Row, ...] = ()
         self._spans: tuple[Span, ...] = ()
@@ -104,7 +105,7 @@ class Qwen35Executor:
 
     def check(self, plan: StepPlan) -> None:
         """Raises what `begin` raises; changes nothing."""
-        check(plan, self._table)
+        check(plan, self.table)
 
     def begin(self, plan: StepPlan) -> tuple[int, int]:
         """Apply the plan's transitions and embed its rows: the shape of every partial of the step.
@@ -112,8 +113,8 @@ class Qwen35Executor:
         Raises ContractError when the plan contradicts the limits or the table; nothing has changed
         then.
         """
-        self._table = apply(plan, self._table)
-        page_tokens = self._table.limits.page_tokens
+        self.table = apply(plan, self.table)
+        page_tokens = self.table.limits.page_tokens
         for release in plan.releases:
             leaving = self._requests.pop(release.request_id)
             self.state.release(release.slot, leaving.admit.pages)
@@ -157,7 +158,7 @@ class Qwen35Executor:
         artifacts: tuple[ArtifactValue, ...] = ()
         if self._weights.head is not None:
             artifacts = tuple(self._artifacts())
-        return StepOutcome(self._table.digest(), hidden_digest, artifacts)
+        return StepOutcome(self.table.digest(), hidden_digest, artifacts)
 
     def logits(self, row: Row, first: int, last: int) -> Array:
         """Logits after tokens first .. last - 1 of a row of this step: [last - first, vocab].

@@ -17,6 +17,7 @@ from wire.canonical import decode_canonical, encode_canonical
 from wire.checksum import crc32
 from wire.frame import Buffer, Kind
 from wire.limits import HEADER, HEADER_BYTES, MAGIC
+from wire.session import PLAN_PHASE
 
 
 class FaultKind(StrEnum):
@@ -89,7 +90,8 @@ def strikes(fault: Fault, raw: bytes) -> bool:
     phase = decode_canonical(parts.metadata).get("phase")
     if phase != fault.phase or parts.kind not in (Kind.PARTIAL, Kind.FENCE, Kind.RESULT):
         return False
-    if fault.kind is FaultKind.CANCELLATION_RACE:
+    # In the phase of the plan a rank owes one frame, the first and the last.
+    if fault.kind is FaultKind.CANCELLATION_RACE or phase == PLAN_PHASE:
         return parts.kind in (Kind.FENCE, Kind.RESULT)
     return parts.kind in (Kind.PARTIAL, Kind.RESULT)
 

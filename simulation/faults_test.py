@@ -92,6 +92,13 @@ def test_where_it_strikes(kind: FaultKind, phase: str) -> None:
     assert struck == [(place, phase)]
 
 
+@pytest.mark.parametrize("kind", FaultKind)
+def test_in_the_phase_of_a_plan_the_fence_is_first_and_last(kind: FaultKind) -> None:
+    raw = frame(Kind.FENCE, "plan")
+    assert strikes(Fault(kind, "plan", WORLD_SIZE), raw)
+    assert not strikes(Fault(kind, "mlp", WORLD_SIZE), raw)
+
+
 @pytest.mark.parametrize("name", FRAMES)
 def test_frames_are_taken_apart_and_joined(name: tuple[str, str]) -> None:
     raw = FRAMES[name]
