@@ -11,17 +11,22 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from types import ModuleType
 from typing import Final
 
+from model import qwen35, sampling, uniforms
 from model.qwen35 import Qwen35Executor
 from model.state import PageTable, RankState
-from program.plan import StepPlan
+from program.artifacts import SampledToken
+from program.plan import Sample, Sampling, StepPlan
 from worker.main import main as worker_main
 
 _begin = Qwen35Executor.begin
 
 
-def _plant(owner: type, **methods: Callable[..., object]) -> None:
+def _plant(owner: type | ModuleType, **methods: Callable[..., object]) -> None:
     for name, method in methods.items():
         setattr(owner, name, method)
 
@@ -85,6 +90,34 @@ def shared_page(rank: int) -> None:
     _plant(PageTable, __init__=init)
 
 
+def uniform_by_step(rank: int) -> None:
+    """Random numbers are drawn one after the other, whoever needs them."""
+    drawn = count()
+
+    def uniform(seed: int, position: int) -> float:
+        return uniforms.uniform(seed, next(drawn))
+
+    _plant(sampling, uniform=uniform)
+
+
+def logprobs_change_token(rank: int) -> None:
+    """Whoever asks for log-probabilities gets another token."""
+    sample = sampling.sample
+
+    def other(
+        request_id: int,
+        logits: sampling.Logits,
+        parameters: Sampling,
+        history: sampling.TokenHistory,
+        wanted: Sample,
+    ) -> SampledToken:
+        token = sample(request_id, logits, parameters, history, wanted)
+        shift = 0 if wanted.logprobs is None else 1
+        return replace(token, token_id=(token.token_id + shift) % len(logits))
+
+    _plant(qwen35, sample=other)
+
+
 MUTATIONS: Final[dict[str, Callable[[int], None]]] = {
     mutation.__name__: mutation
     for mutation in (
@@ -94,6 +127,8 @@ MUTATIONS: Final[dict[str, Callable[[int], None]]] = {
         move_leaves_conv,
         chunk_forgets_conv,
         shared_page,
+        uniform_by_step,
+        logprobs_change_token,
     )
 }
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from coordinator.request import Token
 
-# Measured between schedules of the golden shapes: up to 1.8e-5. The smallest of the planted mistakes
-# of state moves it a hundred times further.
+# Measured between schedules of the golden shapes: up to 1.8e-5. The smallest planted mistake
+# moves it a hundred times further.
 LOGPROB_TOLERANCE: Final = 2e-4
 # Closer than this, two runs may choose differently and are then other requests.
 GAP: Final = 1e-3
