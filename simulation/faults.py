@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from wire.canonical import decode_canonical, encode_canonical
+from wire.canonical import JsonObject, decode_canonical, encode_canonical
 from wire.checksum import crc32
 from wire.frame import Buffer, Kind
-from wire.limits import HEADER, HEADER_BYTES, MAGIC
+from wire.limits import FLAG_FOLDED, HEADER, HEADER_BYTES, MAGIC
 from wire.session import PLAN_PHASE
 
 
@@ -33,11 +33,15 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True)
 class Fault:
-    """kind strikes in `phase`; world_size is needed to name another rank."""
+    """kind strikes in `phase`; world_size is needed to name another rank.
+
+    epoch: of the step it strikes in; None for the first step that has the phase.
+    """
 
     kind: FaultKind
     phase: str
     world_size: int
+    epoch: int | None = None
 
 
 class RankEnded(Exception):
@@ -53,7 +57,7 @@ class FaultTarget(Protocol):
 
 
 @dataclass(frozen=True)
-class _Parts:
+class Parts:
     """One outgoing frame, taken apart."""
 
     kind: Kind
@@ -65,14 +69,15 @@ class _Parts:
         return HEADER.pack(MAGIC, *self.fields) + self.metadata + self.payload
 
 
-EPOCH_FIELD, SEQUENCE_FIELD, METADATA_FIELD, PAYLOAD_FIELD, CHECKSUM_FIELD = 3, 4, 5, 6, 7
+FLAGS_FIELD, EPOCH_FIELD, SEQUENCE_FIELD = 2, 3, 4
+METADATA_FIELD, PAYLOAD_FIELD, CHECKSUM_FIELD = 5, 6, 7
 
 
-def take_apart(raw: bytes) -> _Parts:
+def take_apart(raw: bytes) -> Parts:
     """Header fields after the magic (version, kind, flags, epoch, sequence, sizes, checksum)."""
     fields = HEADER.unpack(raw[:HEADER_BYTES])[1:]
     split = HEADER_BYTES + fields[METADATA_FIELD]
-    return _Parts(Kind(fields[1]), fields, raw[HEADER_BYTES:split], raw[split:])
+    return Parts(Kind(fields[1]), fields, raw[HEADER_BYTES:split], raw[split:])
 
 
 def split_frames(data: bytes) -> Iterator[bytes]:
@@ -85,72 +90,82 @@ def split_frames(data: bytes) -> Iterator[bytes]:
 
 
 def strikes(fault: Fault, raw: bytes) -> bool:
-    """Whether this outgoing frame is the one the fault hits (F or L of the specification)."""
+    """Whether this outgoing frame is the one the fault hits (F or L of the specification).
+
+    A folded PARTIAL is its own fence: the first and the last frame of its phase.
+    """
     parts = take_apart(raw)
     phase = decode_canonical(parts.metadata).get("phase")
     if phase != fault.phase or parts.kind not in (Kind.PARTIAL, Kind.FENCE, Kind.RESULT):
         return False
+    if fault.epoch not in (None, parts.fields[EPOCH_FIELD]):
+        return False
+    folded = bool(parts.fields[FLAGS_FIELD] & FLAG_FOLDED)
     # In the phase of the plan a rank owes one frame, the first and the last.
     if fault.kind is FaultKind.CANCELLATION_RACE or phase == PLAN_PHASE:
-        return parts.kind in (Kind.FENCE, Kind.RESULT)
+        return parts.kind in (Kind.FENCE, Kind.RESULT) or folded
     return parts.kind in (Kind.PARTIAL, Kind.RESULT)
 
 
-def _replaced(parts: _Parts, field: int, value: int) -> _Parts:
+def _replaced(parts: Parts, field: int, value: int) -> Parts:
     fields = list(parts.fields)
     fields[field] = value
-    return _Parts(parts.kind, tuple(fields), parts.metadata, parts.payload)
+    return Parts(parts.kind, tuple(fields), parts.metadata, parts.payload)
 
 
-def _truncated(parts: _Parts, fault: Fault, target: FaultTarget) -> None:
+def _truncated(parts: Parts, fault: Fault, target: FaultTarget) -> None:
     half = (len(parts.metadata) + 1) // 2
     target.write(parts.joined()[: HEADER_BYTES + half])
     raise RankEnded(fault.kind)
 
 
-def _exits(parts: _Parts, fault: Fault, target: FaultTarget) -> None:
+def _exits(parts: Parts, fault: Fault, target: FaultTarget) -> None:
     raise RankEnded(fault.kind)
 
 
-def _corrupted(parts: _Parts, fault: Fault, target: FaultTarget) -> None:
+def _corrupted(parts: Parts, fault: Fault, target: FaultTarget) -> None:
     raw = bytearray(parts.joined())
     raw[-1] ^= 1
     target.write(bytes(raw))
 
 
-def _stale_epoch(parts: _Parts, fault: Fault, target: FaultTarget) -> None:
+def _stale_epoch(parts: Parts, fault: Fault, target: FaultTarget) -> None:
     target.write(_replaced(parts, EPOCH_FIELD, parts.fields[EPOCH_FIELD] - 1).joined())
 
 
-def _duplicate_sequence(parts: _Parts, fault: Fault, target: FaultTarget) -> None:
+def _duplicate_sequence(parts: Parts, fault: Fault, target: FaultTarget) -> None:
     target.write(_replaced(parts, SEQUENCE_FIELD, parts.fields[SEQUENCE_FIELD] - 1).joined())
 
 
-def _other_rank(parts: _Parts, fault: Fault, target: FaultTarget) -> None:
+def with_metadata(parts: Parts, metadata: JsonObject) -> Parts:
+    """The frame with other metadata, whole in itself: lengths and checksum are those of it."""
+    encoded = encode_canonical(metadata)
+    changed = Parts(parts.kind, parts.fields, encoded, parts.payload)
+    changed = _replaced(changed, METADATA_FIELD, len(encoded))
+    return _replaced(changed, CHECKSUM_FIELD, crc32(changed.payload, crc32(encoded)))
+
+
+def _other_rank(parts: Parts, fault: Fault, target: FaultTarget) -> None:
     metadata = decode_canonical(parts.metadata)
     rank = metadata["rank"]
     # A world of one has no other rank to name, so that one names a rank that does not exist.
     metadata["rank"] = (int(str(rank)) + 1) % max(2, fault.world_size)
-    encoded = encode_canonical(metadata)
-    changed = _Parts(parts.kind, parts.fields, encoded, parts.payload)
-    changed = _replaced(changed, METADATA_FIELD, len(encoded))
-    changed = _replaced(changed, CHECKSUM_FIELD, crc32(changed.payload, crc32(encoded)))
-    target.write(changed.joined())
+    target.write(with_metadata(parts, metadata).joined())
 
 
-def _delayed(parts: _Parts, fault: Fault, target: FaultTarget) -> None:
+def _delayed(parts: Parts, fault: Fault, target: FaultTarget) -> None:
     """The frame is held until the coordinator is gone; then it is too late, and still written."""
     target.wait_for_hangup()
     target.write(parts.joined())
     raise RankEnded(fault.kind)
 
 
-def _cancelled(parts: _Parts, fault: Fault, target: FaultTarget) -> None:
+def _cancelled(parts: Parts, fault: Fault, target: FaultTarget) -> None:
     target.wait_for_hangup()
     raise RankEnded(fault.kind)
 
 
-APPLY: dict[FaultKind, Callable[[_Parts, Fault, FaultTarget], None]] = {
+APPLY: dict[FaultKind, Callable[[Parts, Fault, FaultTarget], None]] = {
     FaultKind.RANK_EXIT: _exits,
     FaultKind.TRUNCATED_FRAME: _truncated,
     FaultKind.CHECKSUM_CORRUPTION: _corrupted,

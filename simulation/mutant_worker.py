@@ -21,6 +21,7 @@ from model.qwen35 import Qwen35Executor
 from model.state import PageTable, RankState
 from program.artifacts import SampledToken
 from program.plan import Sample, Sampling, StepPlan
+from program.spec import ProgramSpec
 from worker.main import main as worker_main
 
 _begin = Qwen35Executor.begin
@@ -90,6 +91,18 @@ def shared_page(rank: int) -> None:
     _plant(PageTable, __init__=init)
 
 
+def holds_twice(rank: int) -> None:
+    """Twice the state that was agreed, as if it were not sharded."""
+    made = RankState.__init__
+
+    def init(
+        state: RankState, program: ProgramSpec, slots: int, pages: int, size: int, *, poison: bool
+    ) -> None:
+        made(state, program, 2 * slots, 2 * pages, size, poison=poison)
+
+    _plant(RankState, __init__=init)
+
+
 def uniform_by_step(rank: int) -> None:
     """Random numbers are drawn one after the other, whoever needs them."""
     drawn = count()
@@ -127,6 +140,7 @@ MUTATIONS: Final[dict[str, Callable[[int], None]]] = {
         move_leaves_conv,
         chunk_forgets_conv,
         shared_page,
+        holds_twice,
         uniform_by_step,
         logprobs_change_token,
     )
