@@ -53,6 +53,13 @@ class BoundBlock:
     def load_local(self, parameters: Mapping[str, object]) -> NoReturn:
         raise MisuseError("the block's weights come in frames")
 
+    def accept_operand(self, shape: tuple[int, ...]) -> None:
+        """Raises ContractError for a batch or sequence beyond the block's limits (B3)."""
+        try:
+            operand_shape(shape[0], shape[1])
+        except ConfigError as failure:
+            raise ContractError("metadata", failure.message) from None
+
     def accept(self, plan: Mapping[str, object]) -> NoReturn:
         raise MisuseError("the block takes no plan")
 
@@ -61,16 +68,14 @@ class BoundBlock:
         if operand is None:
             raise MisuseError("the block takes an INPUT frame")
         shape, payload = operand
-        try:
-            operand_shape(shape[0], shape[1])
-        except ConfigError as failure:
-            raise ContractError("metadata", failure.message) from None
         self._shape = shape
         self._executor.begin(np.frombuffer(payload, FLOAT32).reshape(shape))
         return shape
 
     def partial(self, stage: int) -> Buffer:
-        return self._executor.partial(stage).data.cast("B")
+        # A NaN or an infinity in the tensors goes through by IEEE's rules (A1); it is no warning.
+        with np.errstate(all="ignore"):
+            return self._executor.partial(stage).data.cast("B")
 
     def reduced(self, stage: int, total: Buffer) -> None:
         self._executor.reduced(stage, np.frombuffer(total, FLOAT32).reshape(self._shape))

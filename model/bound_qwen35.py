@@ -77,6 +77,9 @@ class BoundQwen35:
         self._loaded = (executor, order.limits)
         return _load_report(report, executor)
 
+    def accept_operand(self, shape: tuple[int, ...]) -> NoReturn:
+        raise MisuseError("a model program takes plans, not INPUT")
+
     def accept(self, plan: Mapping[str, object]) -> str:
         """The plan's digest. Raises ContractError for a plan that this rank can't run.
 

@@ -13,6 +13,8 @@ from errors import ContractError, MisuseError, ProtocolError
 from wire.frame import Header, Kind, Side
 from wire.limits import FLAG_FOLDED
 
+# Half of what a ledger's integers hold is left for steps (docs/spec/session.md, S3).
+FIRST_EPOCH_MAX: Final = 1 << 52
 HELLO_PHASE: Final = "hello"
 LOAD_PHASE: Final = "load"
 PLAN_PHASE: Final = "plan"
@@ -221,8 +223,9 @@ class Session:
         """
         epoch = header.epoch
         if self.state is State.GREETED and sender is Side.COORDINATOR:
-            if epoch < 1:
-                raise ContractError("epoch", "received first epoch 0, agreed at least 1")
+            if not 1 <= epoch <= FIRST_EPOCH_MAX:
+                agreed = f"agreed 1 to {FIRST_EPOCH_MAX}"
+                raise ContractError("epoch", f"received first epoch {epoch}, {agreed}")
         elif epoch != self.epoch:
             raise _differs("epoch", epoch, self.epoch)
         sequence = self._sequences[sender]

@@ -157,6 +157,7 @@ class WorkerCore:
                 f"shape is {list(shape)}, agreed [batch, sequence, {running.spec.hidden_size}]",
             )
         demand(frame.metadata, running.agreed.operand(shape).metadata)
+        running.executor.accept_operand(shape)
         self._operand_shape = shape
         self._operand = (shape, frame.payload)
         return []

@@ -42,6 +42,9 @@ class Executor(Protocol):
         Returns the report that the load's fence carries.
         """
 
+    def accept_operand(self, shape: tuple[int, ...]) -> None:
+        """Judge the shape of an INPUT frame (programs without plans), before its step starts."""
+
     def accept(self, plan: Mapping[str, JsonValue]) -> str:
         """Judge the plan of the next step (programs with plans) and return its digest.
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from errors import ConfigError, ConfigProblem, TPError
+from errors import ConfigError, ConfigProblem, ContractError, TPError
 from identity.source import SOURCE_DIGEST
 from model.binding import open_program
 from wire.address import parse_address
@@ -125,7 +125,11 @@ def serve(link: Link, core: WorkerCore, options: WorkerOptions) -> None:
         frame = link.receive_or_end(*(agreed or OPEN), deadline=clock() + idle_s)
         if frame is None:
             return
-        outgoing = core.handle(frame)
+        try:
+            outgoing = core.handle(frame)
+        except ContractError as failure:
+            # Refused after the connection had let it through: give it its rank and phase.
+            raise link.fail(failure) from None
 
 
 def run(options: WorkerOptions, wrap: PipeWrapper) -> None:
