@@ -18,6 +18,13 @@ from model.ops import Array, silu, softplus
 
 # Tokens per block of the blocked form, as in transformers; any number gives the same values.
 BLOCK_TOKENS: Final = 64
+# Tokens that the convolution takes at once, so that what it reads four times stays in the cache.
+CONVOLUTION_TOKENS: Final = 16
+# exp(-60) = 9e-27: beside values of order one nothing of it is left, in float64 either, but it
+# would lead to denormal numbers, on which processors are a hundred times slower.
+_FORGOTTEN: Final = -60.0
+# Bytes of state that one token's update takes at once, for the same reason.
+_STATE_BYTES: Final = 512 << 10
 
 
 def causal_convolution(inputs: Array, state: Array, weight: Array) -> tuple[Array, Array]:
@@ -32,11 +39,15 @@ def causal_convolution(inputs: Array, state: Array, weight: Array) -> tuple[Arra
     window = np.empty((kernel - 1 + tokens, channels), inputs.dtype)
     window[: kernel - 1] = state.T
     window[kernel - 1 :] = inputs
-    taps = weight.T
-    output = window[:tokens] * taps[0]
-    for tap in range(1, kernel):
-        output += window[tap : tap + tokens] * taps[tap]
-    return silu(output), window[tokens:].T
+    taps = np.ascontiguousarray(weight.T)
+    output = np.empty_like(inputs)
+    for first in range(0, tokens, CONVOLUTION_TOKENS):
+        last = min(first + CONVOLUTION_TOKENS, tokens)
+        total = window[first:last] * taps[0]
+        for tap in range(1, kernel):
+            total += window[first + tap : last + tap] * taps[tap]
+        output[first:last] = silu(total)
+    return output, window[tokens:].T
 
 
 def log_decay(a: Array, rate: Array, dt_bias: Array) -> Array:
@@ -48,6 +59,12 @@ def log_decay(a: Array, rate: Array, dt_bias: Array) -> Array:
     return result
 
 
+def decay_of(log: Array) -> Array:
+    """exp(log) for log <= 0, and exactly 0 where nothing is left of what it decays."""
+    result: Array = np.exp(np.where(log > _FORGOTTEN, log, -np.inf))
+    return result
+
+
 def gated_delta_step(
     query: Array, key: Array, value: Array, decay: Array, beta: Array, state: Array
 ) -> Array:
@@ -56,16 +73,28 @@ def gated_delta_step(
     query, key: [key_heads, key_dim], normalised and scaled; value: [value_heads, value_dim];
     decay: exp(g) and beta: [value_heads]; state: [value_heads, key_dim, value_dim], updated in
     place. Per value head: S = decay S; S = S + key (beta (value - S^T key))^T; output = S^T query.
+    Written out so that the state is read once for both products and written once:
+    change = beta (value - decay S^T key); output = decay S^T query + (query . key) change.
     """
-    repeats = state.shape[0] // key.shape[0]
-    query = np.repeat(query, repeats, axis=0)
-    key = np.repeat(key, repeats, axis=0)
-    state *= decay[:, None, None]
-    recalled = np.matmul(key[:, None, :], state)[:, 0, :]
-    correction = beta[:, None] * (value - recalled)
-    state += key[:, :, None] * correction[:, None, :]
-    output: Array = np.matmul(query[:, None, :], state)[:, 0, :]
-    return output
+    key_heads, (_, key_dim, value_dim) = len(key), state.shape
+    shared = (key_heads, len(state) // key_heads)
+    states = state.reshape(*shared, key_dim, value_dim)  # a view: `state` is contiguous
+    values = value.reshape(*shared, value_dim)
+    decays, betas = decay.reshape(*shared, 1), beta.reshape(*shared, 1)
+    pairs = np.stack((key, query), axis=1)[:, None]
+    alignment = (key * query).sum(axis=1)[:, None, None]
+    output = np.empty_like(values)
+    group = max(1, _STATE_BYTES // states[0].nbytes)
+    for first in range(0, key_heads, group):
+        heads = slice(first, first + group)
+        held = states[heads]
+        recalled = np.matmul(pairs[heads], held)
+        recalled *= decays[heads][..., None]
+        change = betas[heads] * (values[heads] - recalled[..., 0, :])
+        output[heads] = recalled[..., 1, :] + alignment[heads] * change
+        held *= decays[heads][..., None]
+        held += key[heads, None, :, None] * change[..., None, :]
+    return output.reshape(len(state), value_dim)
 
 
 def gated_delta_chunk(
@@ -106,7 +135,7 @@ def _block(query: Array, key: Array, value: Array, g: Array, beta: Array, state:
     keys_transposed = keys.swapaxes(-1, -2)
     coupling = np.matmul(keys, keys_transposed) * ratio
     coupling *= betas
-    grown = np.exp(total)[..., None]
+    grown = decay_of(total)[..., None]
     wanted = betas * (values - grown * np.matmul(keys, states))
     updates = np.matmul(unit_lower_inverse(np.tril(coupling, -1)), wanted)
     output = grown * np.matmul(queries, states)
@@ -120,8 +149,8 @@ def _block(query: Array, key: Array, value: Array, g: Array, beta: Array, state:
 def decay_ratio(total: Array) -> Array:
     """D_ij = exp(G_i - G_j) for j <= i, else 0: [..., tokens, tokens] of G [..., tokens]."""
     difference = total[..., :, None] - total[..., None, :]
-    result: Array = np.exp(np.where(np.tri(total.shape[-1], dtype=bool), difference, -np.inf))
-    return result
+    difference[..., ~np.tri(total.shape[-1], dtype=bool)] = -np.inf
+    return decay_of(difference)
 
 
 def unit_lower_inverse(strict: Array) -> Array:

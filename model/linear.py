@@ -1,8 +1,13 @@
 """A matrix product with held weights: y = x @ W.T.
 
 Weights [out, in] are held as float32, or as bfloat16 or float16, which are widened block by block
-into a buffer that stays in the cache, right in front of the product. The widened matrix never
-exists as a whole.
+into a buffer that stays in the cache, right in front of the product; the widened matrix never
+exists as a whole. `Linear.reference` is the same product in one plain expression.
+
+Few rows (a batch of decoding requests) are the hard case: BLAS packs the whole weight matrix first,
+which costs more than the product, so it runs at a quarter of the memory's speed. OpenBLAS has
+kernels that don't pack, for products of up to 10^6 multiplications; so the weight is walked in
+blocks of rows that stay below that (docs/adr/0020-products-of-few-rows.md: the measurements).
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from model.crew import SOLO, Crew
 from model.ops import Array
 from program.checkpoint import StoredDtype
 
@@ -24,8 +30,18 @@ HELD_NUMPY: Final[Mapping[StoredDtype, np.dtype[Any]]] = {
     StoredDtype.BFLOAT16: np.dtype("<u2"),
     StoredDtype.FLOAT16: np.dtype("<f2"),
 }
-# Bytes of a widened block: a quarter of a small second-level cache.
+# Bytes of a widened block: a quarter of a small second-level cache for few rows of x; for many, the
+# product packs the block anyway and larger ones pack less often.
 _BLOCK_BYTES: Final = 256 << 10
+_MANY_ROWS: Final = 64
+_MANY_ROWS_BLOCK_BYTES: Final = 4 << 20
+# Most multiplications of a product that OpenBLAS does without packing.
+_UNPACKED_MAX: Final = 1_000_000
+# Rows of a weight block: more bring nothing, and 8 are one vector register.
+_ROWS_MAX: Final = 32
+_ROWS_UNIT: Final = 8
+# Below this many held bytes a thread costs more than it saves.
+_SHARED_BYTES_MIN: Final = 2 << 20
 
 
 def widen(bits: Held, dtype: StoredDtype, out: Array) -> None:
@@ -60,14 +76,19 @@ class Linear:
     """Weights [out_features, in_features] of one rank, filled by the loader, then only read."""
 
     def __init__(
-        self, out_features: int, in_features: int, held: StoredDtype, compute: npt.DTypeLike
+        self,
+        out_features: int,
+        in_features: int,
+        held: StoredDtype,
+        compute: npt.DTypeLike,
+        crew: Crew = SOLO,
     ) -> None:
         self.out_features = out_features
         self.in_features = in_features
         self._held = held
         self._compute = np.dtype(compute)
         self._weight: Held = np.empty((out_features, in_features), HELD_NUMPY[held])
-        self._direct = self._weight.dtype == self._compute
+        self._crew = crew if self.held_bytes >= _SHARED_BYTES_MIN else SOLO
 
     @property
     def held_bytes(self) -> int:
@@ -83,17 +104,57 @@ class Linear:
         widen(self._weight[indices], self._held, result)
         return result
 
+    def reference(self, x: Array) -> Array:
+        """x @ W.T with the whole matrix widened: what `__call__` is tested against."""
+        product: Array = x @ self.rows(np.arange(self.out_features)).T
+        return product
+
     def __call__(self, x: Array) -> Array:
-        """x @ W.T: [tokens, in_features] -> [tokens, out_features]."""
-        if self._direct:
-            product: Array = x @ self._weight.T
-            return product
+        """x @ W.T: [tokens, in_features] -> [tokens, out_features], in the compute dtype."""
         result: Array = np.empty((len(x), self.out_features), self._compute)
-        block_rows = max(1, _BLOCK_BYTES // (self.in_features * self._compute.itemsize))
-        buffer: Array = np.empty((block_rows, self.in_features), self._compute)
-        for start in range(0, self.out_features, block_rows):
-            stop = min(start + block_rows, self.out_features)
-            block = buffer[: stop - start]
-            widen(self._weight[start:stop], self._held, block)
-            np.matmul(x, block.T, out=result[:, start:stop])
+
+        def part(start: int, stop: int) -> None:
+            self._multiply(x, start, stop, result)
+
+        self._crew.share(part, self.out_features, _ROWS_MAX)
         return result
+
+    def _multiply(self, x: Array, start: int, stop: int, result: Array) -> None:
+        """Columns start .. stop - 1 of the result."""
+        if self._weight.dtype == self._compute:
+            multiply(x, self._weight[start:stop], result[:, start:stop])
+            return
+        row_bytes = self.in_features * self._compute.itemsize
+        block_bytes = _BLOCK_BYTES if len(x) < _MANY_ROWS else _MANY_ROWS_BLOCK_BYTES
+        step = max(1, block_bytes // row_bytes // _ROWS_MAX) * _ROWS_MAX
+        buffer: Array = np.empty((min(step, stop - start), self.in_features), self._compute)
+        for first in range(start, stop, step):
+            last = min(first + step, stop)
+            block = buffer[: last - first]
+            widen(self._weight[first:last], self._held, block)
+            multiply(x, block, result[:, first:last])
+
+
+def multiply(x: Array, weight: Array, out: Array) -> None:
+    """out = x @ weight.T. x: [tokens, depth], weight: [columns, depth], both contiguous."""
+    tokens, depth = x.shape
+    columns = len(weight)
+    if tokens == 1:
+        np.dot(weight, x[0], out=out[0])
+        return
+    step = min(_ROWS_MAX, _UNPACKED_MAX // (tokens * depth) // _ROWS_UNIT * _ROWS_UNIT)
+    whole = columns // step * step if step else 0
+    if whole:
+        blocks = weight[:whole].reshape(-1, step, depth).swapaxes(1, 2)
+        np.matmul(x, blocks, out=blocked(out[:, :whole], step))
+    if whole < columns:
+        np.matmul(x, weight[whole:].T, out=out[:, whole:])
+
+
+def blocked(out: Array, step: int) -> Array:
+    """[tokens, columns] seen as [columns / step, tokens, step], without a copy."""
+    tokens, columns = out.shape
+    down, right = out.strides
+    return np.lib.stride_tricks.as_strided(
+        out, (columns // step, tokens, step), (step * right, down, right)
+    )

@@ -6,11 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model import linear
+from model.crew import Crew
 from model.linear import HELD_NUMPY, Linear, narrow, widen
 from model.ops import Array
 from program.checkpoint import StoredDtype
 
-F32, BF16, F16 = StoredDtype.FLOAT32, StoredDtype.BFLOAT16, StoredDtype.FLOAT16
+F32, BF16 = StoredDtype.FLOAT32, StoredDtype.BFLOAT16
+CREW = Crew(2)
 
 
 def widened(bits: linear.Held, dtype: StoredDtype) -> linear.Held:
@@ -57,11 +59,17 @@ def test_values_that_are_not_finite_keep_their_kind() -> None:
     assert np.isnan(found[2])
 
 
+def close(found: Array, expected: Array, compute: type) -> None:
+    tolerance = 2e-5 if compute is np.float32 else 1e-13
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
+
+
 @pytest.mark.parametrize("stored", list(StoredDtype))
 @pytest.mark.parametrize("held", list(StoredDtype))
 @pytest.mark.parametrize("compute", [np.float32, np.float64])
-@pytest.mark.parametrize("tokens", [1, 2, 3, 8, 17, 40])
+@pytest.mark.parametrize("tokens", [1, 3, 8, 70])
 @pytest.mark.parametrize("block_bytes", [1, 4000, 1 << 20])
+@pytest.mark.parametrize("unpacked", [0, 24 * 8 * 5, 1_000_000])
 def test_a_product_with_held_weights(
     monkeypatch: pytest.MonkeyPatch,
     stored: StoredDtype,
@@ -69,12 +77,16 @@ def test_a_product_with_held_weights(
     compute: type,
     tokens: int,
     block_bytes: int,
+    unpacked: int,
 ) -> None:
+    """unpacked: never, for up to 5 tokens in blocks of 8 rows, or always."""
     monkeypatch.setattr(linear, "_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(linear, "_UNPACKED_MAX", unpacked)
+    monkeypatch.setattr(linear, "_SHARED_BYTES_MIN", 0)
     rng = np.random.default_rng(0)
     values = rng.standard_normal((50, 24)).astype(np.float32)
     bits = narrow(values, F32, stored)
-    weights = Linear(50, 24, held, compute)
+    weights = Linear(50, 24, held, compute, CREW)
     for start in range(0, 50, 20):
         weights.store(start, bits[start : start + 20], stored)
     assert weights.held_bytes == 50 * 24 * held.item_bytes
@@ -82,11 +94,27 @@ def test_a_product_with_held_weights(
     x: Array = rng.standard_normal((tokens, 24)).astype(compute)
     found = weights(x)
     assert found.dtype == compute
-    tolerance = 1e-5 if compute is np.float32 else 1e-13
-    np.testing.assert_allclose(found, x.astype(np.float64) @ exact.T, atol=tolerance)
+    close(weights.reference(x), found, compute)
+    close(found, x.astype(np.float64) @ exact.T, compute)
     picked = np.array([49, 0, 7, 7])
     np.testing.assert_array_equal(weights.rows(picked), exact[picked])
     assert weights.rows(picked).dtype == compute
+
+
+def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "_SHARED_BYTES_MIN", 0)
+    rng = np.random.default_rng(1)
+    values = rng.standard_normal((300, 64)).astype(np.float32)
+    for held in (F32, BF16):
+        for tokens in (1, 2, 8):
+            x = rng.standard_normal((tokens, 64)).astype(np.float32)
+            results = []
+            for threads in (1, 2, 3):
+                weights = Linear(300, 64, held, np.float32, Crew(threads))
+                weights.store(0, values, F32)
+                results.append(weights(x))
+            np.testing.assert_array_equal(results[1], results[0])
+            np.testing.assert_array_equal(results[2], results[0])
 
 
 def test_held_types_have_the_sizes_of_stored_ones() -> None:

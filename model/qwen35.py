@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from errors import MisuseError
+from model.crew import SOLO, Crew
 from model.ops import Array, rms_norm
 from model.qwen35_layers import Span, Sublayers
 from model.qwen35_weights import AttentionWeights, LinearAttentionWeights, Qwen35Weights
@@ -67,9 +68,9 @@ class _Stage:
 class Qwen35Executor:
     """Calls come in session order: begin, then partial and reduced of every stage, then finish.
 
-    limits: slots, pages and tokens per step that all ranks agreed on. poison: memory that belongs
-    to no request is NaN (tests). table: who holds which slot and pages. After an error in the
-    middle of a step the executor is useless.
+    limits: slots, pages and tokens per step that all ranks agreed on. crew: the rank's threads, as
+    given to `load_weights`. poison: memory that belongs to no request is NaN (tests). table: who
+    holds which slot and pages. After an error in the middle of a step the executor is useless.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Qwen35Executor:
         weights: Qwen35Weights,
         limits: PlanLimits,
         *,
+        crew: Crew = SOLO,
         poison: bool = False,
     ) -> None:
         self._config = config
@@ -90,7 +92,7 @@ class Qwen35Executor:
             program, limits.slots, limits.pages, limits.page_tokens, poison=poison
         )
         local = local_dimensions(config, Variant(program.name), program.world_size)
-        self._sublayers = Sublayers(config, local, self.state)
+        self._sublayers = Sublayers(config, local, self.state, crew)
         self._frequencies = inverse_frequencies(config.rotary_dim, config.rope_theta, self._compute)
         self.table = SlotTable.empty(limits)
         self._requests: dict[int, _Request] = {}

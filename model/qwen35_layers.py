@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from model.attention import causal_attention
+from model.crew import SOLO, Crew
 from model.gated_delta import (
     causal_convolution,
+    decay_of,
     gated_delta_chunk,
     gated_delta_step,
     log_decay,
@@ -26,6 +29,13 @@ from model.qwen35_weights import AttentionWeights, LinearAttentionWeights, MlpWe
 from model.rope import rotate
 from model.state import PageTable, RankState
 from program.qwen35 import LocalDimensions, OutputGate, Qwen35Config
+
+# Tokens whose MLP activations are computed at once, so that they stay in the cache.
+_ACTIVATION_TOKENS: Final = 16
+# The convolution's channels are shared out in multiples of a cache line.
+_CHANNELS: Final = 16
+# Below this many elements a second thread costs more than it saves.
+_SHARED_ELEMENTS_MIN: Final = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,14 @@ class Span:
 class Sublayers:
     """The sublayers of one rank, over its state."""
 
-    def __init__(self, config: Qwen35Config, local: LocalDimensions, state: RankState) -> None:
+    def __init__(
+        self,
+        config: Qwen35Config,
+        local: LocalDimensions,
+        state: RankState,
+        crew: Crew = SOLO,
+    ) -> None:
+        self._crew = crew
         self._config = config
         self._local = local
         self._state = state
@@ -57,8 +74,15 @@ class Sublayers:
         """(silu(gate) * up) Wd^T with [gate | up] = hidden Wi^T (`Qwen3_5MLP`)."""
         inner = weights.inputs(hidden)
         size = self._local.local_intermediate_size
-        activated = silu(inner[:, :size])
-        activated *= inner[:, size:]
+        activated = np.empty((len(inner), size), inner.dtype)
+
+        def part(first: int, last: int) -> None:
+            for row in range(first, last, _ACTIVATION_TOKENS):
+                rows = slice(row, min(row + _ACTIVATION_TOKENS, last))
+                activated[rows] = silu(inner[rows, :size])
+                activated[rows] *= inner[rows, size:]
+
+        self._crew_for(activated.size).share(part, len(inner), _ACTIVATION_TOKENS)
         return weights.output(activated)
 
     def attention(
@@ -114,33 +138,59 @@ class Sublayers:
         beta = sigmoid(b)
         g = log_decay(a, weights.rate, weights.dt_bias)
         query, key, value = self._split(self._convolved(weights, ordinal, qkv, spans))
-        output = np.empty_like(value)
-        for span in spans:
-            state, at = self._state.recurrent[ordinal, span.slot], span.tokens
-            if span.count == 1:
-                first = at.start
-                output[first] = gated_delta_step(
-                    query[first], key[first], value[first], np.exp(g[first]), beta[first], state
-                )
-            else:
-                output[at] = gated_delta_chunk(
-                    query[at], key[at], value[at], g[at], beta[at], state
-                )
+        output = self._delta_rule(ordinal, (query, key, value, g, beta), spans)
         gate = z.reshape(tokens, heads, -1)
         activated = silu(gate) if config.output_gate is OutputGate.SILU else sigmoid(gate)
         output = gated_rms_norm(output, activated, weights.norm_weight, config.rms_norm_eps)
         return weights.output(output.reshape(tokens, -1))
+
+    def _delta_rule(
+        self, ordinal: int, inputs: tuple[Array, Array, Array, Array, Array], spans: Sequence[Span]
+    ) -> Array:
+        """The delta rule of every span on its own state: [tokens, value heads, value_dim].
+
+        inputs: query, key [tokens, key heads, key_dim], value, g, beta [tokens, value heads, ...].
+        """
+        query, key, value, g, beta = inputs
+        key_heads = self._local.local_linear_key_heads
+        ratio = self._local.local_linear_value_heads // key_heads
+        output = np.empty_like(value)
+
+        def part(first: int, last: int) -> None:
+            keys, values = slice(first, last), slice(first * ratio, last * ratio)
+            for span in spans:
+                state, at = self._state.recurrent[ordinal, span.slot, values], span.tokens
+                q, k, v = query[at, keys], key[at, keys], value[at, values]
+                decay, write = g[at, values], beta[at, values]
+                if span.count > 1:
+                    output[at, values] = gated_delta_chunk(q, k, v, decay, write, state)
+                else:
+                    output[at, values] = gated_delta_step(
+                        q[0], k[0], v[0], decay_of(decay[0]), write[0], state
+                    )
+
+        self._crew_for(query.size).share(part, key_heads)
+        return output
+
+    def _crew_for(self, elements: int) -> Crew:
+        return self._crew if elements >= _SHARED_ELEMENTS_MIN else SOLO
 
     def _convolved(
         self, weights: LinearAttentionWeights, ordinal: int, qkv: Array, spans: Sequence[Span]
     ) -> Array:
         """The convolution of every span from its own state, which moves on."""
         result = np.empty_like(qkv)
-        for span in spans:
-            state = self._state.conv[ordinal, span.slot]
-            result[span.tokens], state[...] = causal_convolution(
-                qkv[span.tokens], state, weights.convolution
-            )
+
+        def part(first: int, last: int) -> None:
+            channels = slice(first, last)
+            taps = weights.convolution[channels]
+            for span in spans:
+                state, at = self._state.conv[ordinal, span.slot, channels], span.tokens
+                result[at, channels], state[...] = causal_convolution(
+                    qkv[at, channels], state, taps
+                )
+
+        self._crew_for(qkv.size).share(part, qkv.shape[1], _CHANNELS)
         return result
 
     def _split(self, convolved: Array) -> tuple[Array, Array, Array]:

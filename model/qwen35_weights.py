@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from errors import ConfigError, MisuseError
+from model.crew import SOLO, Crew
 from model.linear import Linear, widen
 from model.ops import Array
 from model.safetensors_file import MappedFile, Stored
@@ -115,13 +116,15 @@ def load_weights(
     weights_dtype: WeightsDtype = WeightsDtype.AUTO,
     check_values: bool = False,
     progress: Progress | None = None,
+    crew: Crew = SOLO,
 ) -> tuple[Qwen35Weights, LoadReport]:
     """Read this rank's slices.
 
-    check_values: refuse weights that hold NaN or infinity. Raises ConfigError:
-    checkpoint.unreadable, checkpoint.header (a file that has shrunk), checkpoint.values.
+    check_values: refuse weights that hold NaN or infinity. crew: threads of the products. Raises
+    ConfigError: checkpoint.unreadable, checkpoint.header (a file that has shrunk),
+    checkpoint.values.
     """
-    loader = _Loader(config, program, checkpoint, rank, weights_dtype, check_values, progress)
+    loader = _Loader(config, program, checkpoint, rank, weights_dtype, check_values, progress, crew)
     with loader:
         weights = loader.model()
     return weights, loader.report()
@@ -139,6 +142,7 @@ class _Loader:
         weights_dtype: WeightsDtype,
         check_values: bool,
         progress: Progress | None,
+        crew: Crew,
     ) -> None:
         self._config = config
         self._program = program
@@ -146,6 +150,7 @@ class _Loader:
         self._rank = rank
         self._check_values = check_values
         self._progress = progress
+        self._crew = crew
         self._compute = np.dtype(program.partial_dtype.value)
         self._held = held_dtypes(config, checkpoint, weights_dtype)
         self._specs = {weight.name: weight for weight in program.weights}
@@ -238,7 +243,8 @@ class _Loader:
         specs = [self._claim(name) for name in names]
         shapes = [self._local_shape(spec) for spec in specs]
         rows = sum(shape[0] for shape in shapes)
-        linear = Linear(rows, shapes[0][1], self._held[names[0]], self._compute)
+        held = self._held[names[0]]
+        linear = Linear(rows, shapes[0][1], held, self._compute, self._crew)
         offset = 0
         for spec, shape in zip(specs, shapes, strict=True):
             dtype = self._checkpoint.tensors[spec.name].dtype
