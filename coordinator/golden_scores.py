@@ -23,7 +23,25 @@ from coordinator.model_setup import set_up
 from coordinator.score_plans import score_request
 from manifest.run_manifest import RunManifest
 from testdata.golden import golden_loader
+from testdata.golden.seeded_checkpoint import write_checkpoint
+from testdata.golden.shapes import SHAPES
 from wire.recorder import Recorder
+
+
+class Folders:
+    """Checkpoint folders of the golden shapes, written below `root` when first asked for."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._manifest = golden_loader.load_manifest()
+
+    def __getitem__(self, shape: str) -> Path:
+        folder, entry = self._root / shape, self._manifest.shapes[shape]
+        if not folder.exists():
+            written = write_checkpoint(folder, SHAPES[shape], entry.seed)
+            if written != entry.checkpoint_sha256:
+                raise AssertionError(f"{shape} is not the checkpoint the goldens were made of")
+        return folder
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import coordinator.replica_worker
+import simulation.replica_worker
 from coordinator.command_score import score
 from coordinator.model_cases import (
     WEIGHTS,
@@ -115,7 +115,7 @@ def test_a_file_that_changes_between_the_check_and_the_load(folder: Path) -> Non
 
 
 def test_an_accidental_replica_is_refused(folder: Path) -> None:
-    given = bindings(lambda _: workers_of(coordinator.replica_worker.__name__))
+    given = bindings(lambda _: workers_of(simulation.replica_worker.__name__))
     manifest = model_run(folder)
     setup = set_up(manifest, given.machine, 64)
     with (

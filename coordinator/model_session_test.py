@@ -12,10 +12,10 @@ import pytest
 from coordinator.model_cases import MACHINE, SMALL, model_run, small_model
 from coordinator.model_session import ModelSession
 from coordinator.model_setup import set_up
-from coordinator.simulated_model import Spoil, simulated_session
 from errors import ContractError, MisuseError, PoisonedError
 from program.artifacts import SampledToken, ScoredPosition
 from program.plan import Admit, Release, Row, Sample, Sampling, Score, StepPlan
+from simulation.simulated_session import Spoil, simulated_session
 
 ENTER = Admit(0, 7, 1, (0,), 3, 8, Sampling())
 FIRST = StepPlan(0, admissions=(ENTER,), rows=(Row(7, 0, 0, (1, 2, 3), Sample(logprobs=2)),))

@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.golden_scores import GoldenRun, gated
-from model.golden_gates import Folders
+from coordinator.golden_scores import Folders, GoldenRun, gated
 from testdata.golden import golden_loader
 from testdata.golden.shapes import SHAPES
 
@@ -31,7 +30,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 
 @pytest.mark.parametrize("run", RUNS, ids=str)
 def test_logprobs_are_within_the_gates(
-    folders: Folders, run: GoldenRun, record_property: Callable[[str, object], None]
+    folders: Folders, run: GoldenRun, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
     sequences = golden_loader.load_short(run.shape)
-    record_property(str(run), str(gated(folders[run.shape], run, sequences)))
+    record_testsuite_property(str(run), str(gated(folders[run.shape], run, sequences)))

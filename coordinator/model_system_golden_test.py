@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from coordinator.command_score import ScoreResult, score
-from coordinator.golden_scores import GoldenRun, gated, scorer
+from coordinator.golden_scores import Folders, GoldenRun, gated, scorer
 from coordinator.logprob_gates import (
     Differences,
     every_row,
@@ -25,7 +25,6 @@ from coordinator.logprob_gates import (
     found,
 )
 from coordinator.model_cases import bindings, score_options
-from model.golden_gates import Folders
 from testdata.golden import golden_loader
 
 RUNS = [
@@ -61,10 +60,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 
 @pytest.mark.parametrize("run", RUNS, ids=str)
 def test_logprobs_are_within_the_gates(
-    folders: Folders, run: GoldenRun, record_property: Callable[[str, object], None]
+    folders: Folders, run: GoldenRun, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
     sequences = golden_loader.load_short(run.shape)[2::3]
-    record_property(str(run), str(gated(folders[run.shape], run, sequences)))
+    record_testsuite_property(str(run), str(gated(folders[run.shape], run, sequences)))
 
 
 def test_any_chunks_and_any_tail_give_the_same(folders: Folders) -> None:

@@ -10,11 +10,10 @@ import pytest
 
 from coordinator.command_plan import plan
 from coordinator.command_score import score
-from coordinator.golden_scores import GoldenRun
+from coordinator.golden_scores import Folders, GoldenRun
 from coordinator.model_cases import MACHINE, bindings, score_options
 from coordinator.run_files import LEDGER, LOADS
 from manifest.run_manifest import RunManifest
-from model.golden_gates import Folders
 from testdata.golden.shapes import SHAPES, Shape
 from testdata.golden.tensor_shapes import skipped_tensors, text_tensors
 from wire.canonical import decode_canonical
