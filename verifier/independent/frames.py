@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,6 +128,17 @@ def _read_body(header: Header, data: bytes) -> Reading:
     except canonical.CanonicalError as error:
         return Reading(error.code, header, None, payload, end)
     return Reading(None, header, metadata, payload, end)
+
+
+def announced_payload_bytes(records: Iterable[Record]) -> int:
+    """The payload bytes that the headers in these records announce (session.md S14)."""
+    return sum(
+        header.payload_bytes
+        for record in records
+        if len(record.data) >= HEADER.size and record.data.startswith(MAGIC)
+        for header in (_read_header(record.data)[1],)
+        if header is not None
+    )
 
 
 def write_frame(

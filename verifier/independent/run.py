@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import block
@@ -10,7 +11,7 @@ import bundle
 import ledger
 import script
 from bundle import Bundle, Measured
-from frames import TapeError, read_tape
+from frames import Record, TapeError, announced_payload_bytes, read_tape
 from ledger import Step, Turn
 from matrix import EPOCH, FAULT_KINDS, Case
 from package import Unreadable, case_path
@@ -21,25 +22,56 @@ class Run:
     """A case of the matrix, what the package claims of it, and its files.
 
     `claim` is the record of `cases.jsonl`, of whatever form, or None. `steps` are the frames
-    predicted, `turns` those in the tape; `entries` are the lines of the ledger, None for a line of
-    the wrong form. `output` is None where there is no such file. `form` holds the faults of form,
-    `tape_fault` and `ledger_fault` why there is no tape or ledger to look at.
+    predicted, `records` those in the tape. `output` is None where there is no such file. `unread`
+    holds why files could not be read, `tape_fault` why there is no tape to look at. What only some
+    checks look at is decoded when the first of them does.
     """
 
     case: Case
     claim: dict[str, Any] | None
     steps: tuple[Step, ...]
-    turns: list[Turn] = field(default_factory=list)
-    entries: list[dict[str, Any] | None] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    ledger_data: bytes = b""
     output: bytes | None = None
     digests: dict[str, str] = field(default_factory=dict)
-    form: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     tape_fault: str | None = None
-    ledger_fault: str | None = None
+    ledger_unread: str | None = None
 
     @property
     def name(self) -> str:
         return self.case.name
+
+    @cached_property
+    def turns(self) -> list[Turn]:
+        """The records, each read and judged."""
+        case, fault = self.case, self.case.fault
+        deadline = fault is not None and FAULT_KINDS[fault.kind].outcome == "deadline"
+        steps = script.clean_steps(case.ranks, case.batch, case.sequence, EPOCH)
+        connections = script.connections(steps)
+        return ledger.replay(self.records, connections, block.PHASES, EPOCH, deadline)
+
+    @cached_property
+    def _lines(self) -> tuple[list[dict[str, Any] | None], list[str], str | None]:
+        try:
+            return (*bundle.ledger_lines(self.ledger_data), None)
+        except ValueError as error:
+            return [], [], str(error)
+
+    @property
+    def entries(self) -> list[dict[str, Any] | None]:
+        """The lines of the ledger, None for a line of the wrong form."""
+        return self._lines[0]
+
+    @property
+    def form(self) -> list[str]:
+        """The faults of form of the case's files."""
+        return [*self.unread, *self._lines[1]]
+
+    @property
+    def ledger_fault(self) -> str | None:
+        """Why there is no ledger to look at, or None."""
+        return self.ledger_unread or self._lines[2]
 
     def payloads(self, kind: str) -> dict[int, list[bytes]]:
         """By rank, the payloads of the accepted frames of a kind, in order."""
@@ -62,12 +94,12 @@ def load(package: Bundle, case: Case, claim: dict[str, Any] | None) -> Run:
             run.output = package.package.read(path)
             run.digests["output"] = package.package.digest(path).sha256
         except Unreadable as error:
-            run.form.append(str(error))
+            run.unread.append(str(error))
     right_size = run.output is not None and len(run.output) == 4 * block.HIDDEN * case.tokens
     package.measured[case.name] = Measured(
-        len(run.entries),
+        run.ledger_data.count(b"\n"),
         tape_bytes,
-        ledger.accounts(run.turns).payload_bytes,
+        announced_payload_bytes(run.records),
         run.output if right_size else None,
     )
     return run
@@ -75,15 +107,10 @@ def load(package: Bundle, case: Case, claim: dict[str, Any] | None) -> Run:
 
 def _load_tape(package: Bundle, run: Run) -> int:
     path = case_path(run.name, "tape.bin")
-    fault = run.case.fault
-    deadline = fault is not None and FAULT_KINDS[fault.kind].outcome == "deadline"
-    connections = script.connections(
-        script.clean_steps(run.case.ranks, run.case.batch, run.case.sequence, EPOCH)
-    )
     try:
         data = package.package.read(path)
         run.digests["tape"] = package.package.digest(path).sha256
-        run.turns = ledger.replay(read_tape(data), connections, block.PHASES, EPOCH, deadline)
+        run.records = read_tape(data)
     except (Unreadable, TapeError) as error:
         run.tape_fault = str(error)
         return package.package.sizes.get(path, 0)
@@ -93,9 +120,7 @@ def _load_tape(package: Bundle, run: Run) -> int:
 def _load_ledger(package: Bundle, run: Run) -> None:
     path = case_path(run.name, "ledger.jsonl")
     try:
-        data = package.package.read(path)
+        run.ledger_data = package.package.read(path)
         run.digests["ledger"] = package.package.digest(path).sha256
-        run.entries, problems = bundle.ledger_lines(data)
-        run.form.extend(problems)
-    except (Unreadable, ValueError) as error:
-        run.ledger_fault = str(error)
+    except Unreadable as error:
+        run.ledger_unread = str(error)
