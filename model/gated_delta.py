@@ -81,7 +81,8 @@ def gated_delta_step(
     states = state.reshape(*shared, key_dim, value_dim)  # a view: `state` is contiguous
     values = value.reshape(*shared, value_dim)
     decays, betas = decay.reshape(*shared, 1), beta.reshape(*shared, 1)
-    pairs = np.stack((key, query), axis=1)[:, None]
+    pairs = np.empty((key_heads, 1, 2, key_dim), key.dtype)
+    pairs[:, 0, 0], pairs[:, 0, 1] = key, query
     alignment = (key * query).sum(axis=1)[:, None, None]
     output = np.empty_like(values)
     group = max(1, _STATE_BYTES // states[0].nbytes)

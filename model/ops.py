@@ -46,7 +46,8 @@ def rms_norm(x: Array, scale: Array, eps: float) -> Array:
     key norms (`Qwen3_5RMSNorm`), and weight itself for the gated norm (`Qwen3_5RMSNormGated`).
     Source: Zhang and Sennrich, Root Mean Square Layer Normalization (arXiv:1910.07467).
     """
-    mean_square = np.square(x).mean(axis=-1, keepdims=True)
+    mean_square = np.add.reduce(np.square(x), axis=-1, keepdims=True)
+    mean_square /= x.shape[-1]
     result: Array = x / np.sqrt(mean_square + x.dtype.type(eps))
     result *= scale
     return result
@@ -64,5 +65,6 @@ def gated_rms_norm(x: Array, gate: Array, weight: Array, eps: float) -> Array:
 
 def l2_norm(x: Array, eps: float = 1e-6) -> Array:
     """x / sqrt(sum(x^2) + eps) over the last axis; eps is on the sum and fixed (`l2norm`)."""
-    result: Array = x / np.sqrt(np.square(x).sum(axis=-1, keepdims=True) + x.dtype.type(eps))
+    sum_square = np.add.reduce(np.square(x), axis=-1, keepdims=True)
+    result: Array = x / np.sqrt(sum_square + x.dtype.type(eps))
     return result

@@ -133,8 +133,8 @@ class Sublayers:
         local, config = self._local, self._config
         tokens, heads = len(hidden), local.local_linear_value_heads
         projected = weights.inputs(hidden)
-        edges = np.cumsum([local.local_qkv_dim, local.local_z_dim, heads])
-        qkv, z, b, a = np.split(projected, edges, axis=1)
+        qkv, rest = np.hsplit(projected, [local.local_qkv_dim])
+        z, b, a = np.hsplit(rest, [local.local_z_dim, local.local_z_dim + heads])
         beta = sigmoid(b)
         g = log_decay(a, weights.rate, weights.dt_bias)
         query, key, value = self._split(self._convolved(weights, ordinal, qkv, spans))
@@ -196,18 +196,13 @@ class Sublayers:
     def _split(self, convolved: Array) -> tuple[Array, Array, Array]:
         """Sections q, k, v of the convolution's channels, by head; q and k normalised, q scaled."""
         local, tokens = self._local, len(convolved)
-        edges = (local.local_q_dim, local.local_q_dim + local.local_k_dim)
-        query, key, value = (
-            section.reshape(tokens, heads, -1)
-            for section, heads in zip(
-                np.split(convolved, edges, axis=1),
-                (local.local_linear_key_heads,) * 2 + (local.local_linear_value_heads,),
-                strict=True,
-            )
-        )
-        query = l2_norm(query)
+        first, second = local.local_q_dim, local.local_q_dim + local.local_k_dim
+        heads = local.local_linear_key_heads
+        query = l2_norm(convolved[:, :first].reshape(tokens, heads, -1))
         query *= query.dtype.type(local.linear_key_head_dim**-0.5)
-        return query, l2_norm(key), value
+        key = l2_norm(convolved[:, first:second].reshape(tokens, heads, -1))
+        value = convolved[:, second:].reshape(tokens, local.local_linear_value_heads, -1)
+        return query, key, value
 
 
 def split_query_and_gate(projected: Array, heads: int, head_dim: int) -> tuple[Array, Array]:
