@@ -21,7 +21,8 @@ from coordinator.command_serve import serve
 from coordinator.command_state import show_state
 from coordinator.interruption import Interruption, interruptible
 from coordinator.ledger_view import show_ledger
-from coordinator.model_command import run_model_command, visible_machine, watch_for
+from coordinator.machine import visible_machine
+from coordinator.model_command import run_model_command, watch_for
 from coordinator.model_options import GenerateOptions, PlanOptions, ScoreOptions
 from coordinator.model_run import ModelBindings
 from coordinator.options import (

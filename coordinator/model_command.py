@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, TextIO
+from typing import TextIO
 
 from coordinator.command_generate import Generated, generate
 from coordinator.command_plan import plan, render_plan, render_plan_json
@@ -14,18 +14,8 @@ from coordinator.command_score import score
 from coordinator.load_progress import load_progress
 from coordinator.model_options import GenerateOptions, PlanOptions, ScoreOptions
 from coordinator.model_run import LoadWatch, ModelBindings, unwatched
-from coordinator.model_setup import Machine
 from coordinator.serving.tokenizer import TextTokenizer
 from errors import ConfigError, TPError
-
-# What is left to the system and to this process.
-_SHARE_OF_MEMORY: Final = 0.8
-
-
-def visible_machine() -> Machine:
-    """The memory that is free for ranks now, and the processors this process may run on."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return Machine(int(free * _SHARE_OF_MEMORY), frozenset(os.sched_getaffinity(0)))
 
 
 def watch_for(terminal: TextIO, environment: Mapping[str, str]) -> LoadWatch:
@@ -74,10 +64,10 @@ def demand_writable(path: Path) -> None:
 
 def write_whole(path: Path, text: str) -> None:
     """Whole or not at all. Raises TPError `output.write`."""
-    partial = path.with_name(path.name + ".partial")
+    unfinished = path.with_name(path.name + ".partial")
     try:
-        partial.write_text(text, encoding="ascii")
-        partial.rename(path)
+        unfinished.write_text(text, encoding="ascii")
+        unfinished.rename(path)
     except OSError as failure:
-        partial.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise TPError("output.write", f"can't write {path}: {failure.strerror}") from None

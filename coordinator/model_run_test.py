@@ -12,6 +12,7 @@ import pytest
 
 import simulation.replica_worker
 from coordinator.command_score import score
+from coordinator.machine import visible_machine
 from coordinator.model_cases import (
     WEIGHTS,
     WeightFile,
@@ -21,7 +22,6 @@ from coordinator.model_cases import (
     small_model,
     workers_of,
 )
-from coordinator.model_command import visible_machine
 from coordinator.model_run import ModelBindings, running_model
 from coordinator.model_session import ModelSession
 from coordinator.model_setup import set_up

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -81,6 +82,18 @@ def test_folders_in_the_place_of_files(model: Path, name: str) -> None:
     (model / name).unlink()
     (model / name).mkdir()
     assert refused(model).code == "checkpoint.unreadable"
+
+
+@pytest.mark.parametrize("name", ["config.json", WEIGHTS])
+def test_pipes_in_the_place_of_files(model: Path, name: str) -> None:
+    """Nobody waits for a writer."""
+    (model / name).unlink()
+    os.mkfifo(model / name)
+    assert refused(model).code == "checkpoint.unreadable"
+
+
+def test_a_name_that_no_file_can_have(model: Path) -> None:
+    assert refused(model / ("x" * 300)).code == "checkpoint.unreadable"
 
 
 def test_a_missing_shard_of_the_index(tmp_path: Path) -> None:

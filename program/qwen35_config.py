@@ -111,6 +111,8 @@ def read_config(folder: Path) -> Qwen35Config:
     """
     path = folder / CONFIG_FILE
     try:
+        if path.exists() and not path.is_file():  # a pipe would keep whoever opens it waiting
+            raise ConfigError.single("checkpoint", path, "must be a file", "checkpoint.unreadable")
         with path.open("rb") as stream:
             data = stream.read(CONFIG_BYTES_MAX + 1)
     except OSError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from typing import Final, NoReturn, cast
 
 from errors import ConfigError
@@ -31,8 +32,8 @@ def parse_object(data: bytes, source: str, *, bytes_max: int, code: str) -> Json
     def unique(pairs: list[tuple[str, object]]) -> JsonObject:
         result = dict(pairs)
         if len(result) < len(pairs):
-            names = [name for name, _ in pairs]
-            refuse(next(n for n in names if names.count(n) > 1), "must not repeat a key")
+            counts = Counter(name for name, _ in pairs)
+            refuse(counts.most_common(1)[0][0], "must not repeat a key")
         return result
 
     def number(text: str) -> float:

@@ -45,3 +45,12 @@ def test_refuses(data: bytes) -> None:
 def test_a_shown_value_is_one_short_line() -> None:
     assert shown([1, None, "a"]) == '[1, null, "a"]'
     assert len(shown("x" * 1000)) < 100
+
+
+def test_a_repeated_key_among_many_is_found_at_once() -> None:
+    """By a number of steps that grows with the keys, not with their square."""
+    names = [f'"{i}":0' for i in range(200_000)]
+    data = ("{" + ",".join([*names, '"199999":1']) + "}").encode("ascii")
+    with pytest.raises(ConfigError) as refusal:
+        parse_object(data, "document", bytes_max=1 << 24, code="config.invalid")
+    assert refusal.value.problems[0].value == "199999"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from coordinator.model_command import visible_machine
+from coordinator.machine import visible_machine
 from coordinator.model_run import ModelBindings
 from coordinator.processes import ExecLauncher
 from coordinator.worker_program import worker_program
