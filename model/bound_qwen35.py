@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from errors import MisuseError
+from model.crew import Crew
 from model.qwen35 import Qwen35Executor
 from model.qwen35_weights import LoadReport, load_weights
 from program.checkpoint import open_checkpoint
@@ -62,6 +63,7 @@ class BoundQwen35:
         order = LoadOrder.from_json(parameters)
         if order.cpus:
             os.sched_setaffinity(0, order.cpus)
+        crew = Crew(self._thread_count(order.cpus))
         checkpoint = open_checkpoint(self._folder, self._program.weights)
         weights, report = load_weights(
             self._config,
@@ -70,12 +72,23 @@ class BoundQwen35:
             self._rank,
             weights_dtype=order.weights_dtype,
             check_values=order.check_weights,
+            crew=crew,
         )
         executor = Qwen35Executor(
-            self._config, self._program, weights, order.limits, poison=order.poison_state
+            self._config,
+            self._program,
+            weights,
+            order.limits,
+            crew=crew,
+            poison=order.poison_state,
         )
         self._loaded = (executor, order.limits)
         return _load_report(report, executor)
+
+    def _thread_count(self, cpus: tuple[int, ...]) -> int:
+        """One per processor the rank is bound to; unbound ranks share the visible ones."""
+        visible = len(os.sched_getaffinity(0))
+        return len(cpus) or max(1, visible // self._program.world_size)
 
     def accept_operand(self, shape: tuple[int, ...]) -> NoReturn:
         raise MisuseError("a model program takes plans, not INPUT")

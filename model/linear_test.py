@@ -106,7 +106,7 @@ def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     values = rng.standard_normal((300, 64)).astype(np.float32)
     for held in (F32, BF16):
-        for tokens in (1, 2, 8):
+        for tokens in (1, 2, 8, 40, 130):
             x = rng.standard_normal((tokens, 64)).astype(np.float32)
             results = []
             for threads in (1, 2, 3):
