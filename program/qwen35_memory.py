@@ -28,13 +28,18 @@ class WeightsDtype(Enum):
 # A product's input rows are shared by the members of a group, so their rows are held as one matrix.
 ATTENTION_INPUTS: Final = ("q_proj", "k_proj", "v_proj")
 LINEAR_ATTENTION_INPUTS: Final = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
+MLP_INPUTS: Final = ("gate_proj", "up_proj")
+
 # Hidden rows that exist at once: the residual, its norm, a partial, a total, and frames of both.
 _HIDDEN_COPIES: Final = 6
+# Tokens of a block of queries and of a block of context (model/attention.py).
+_QUERY_TOKENS: Final = 128
+_CONTEXT_TOKENS: Final = 512
 # As many as model/qwen35.py computes at once, in the element type, binary64 and as sort keys.
 _LOGIT_ROWS: Final = 16
 _LOGIT_ITEM_BYTES: Final = 24
+# Widened weights of a few threads, blocks of the delta rule and BLAS's own buffers.
 _FIXED_BLOCKS_BYTES: Final = 32 << 20
-MLP_INPUTS: Final = ("gate_proj", "up_proj")
 
 
 def matrix_groups(config: Qwen35Config) -> Iterator[tuple[str, ...]]:
@@ -93,9 +98,13 @@ def scratch_bytes(
     sublayer's inputs and outputs, one block of logits with its probabilities, and the fixed blocks
     of attention, delta rule and widened weights.
     """
-    attention = 5 * local.local_q_dim + 2 * (local.local_k_dim + local.local_v_dim)
+    heads, kv_heads = local.local_attention_heads, local.local_key_value_heads
+    # Per token: the projection, then norm, rotation and output of the queries, and of the keys.
+    attention = (7 * heads + 5 * kv_heads) * config.head_dim
     linear = 4 * local.local_qkv_dim + 3 * local.local_z_dim
     mlp = 4 * local.local_intermediate_size
     rows = step_tokens * (_HIDDEN_COPIES * config.hidden_size + max(attention, linear, mlp))
+    scores = heads * _QUERY_TOKENS * (2 * _CONTEXT_TOKENS + 4 * config.head_dim)
+    context = 2 * kv_heads * _CONTEXT_TOKENS * config.head_dim
     logits = _LOGIT_ROWS * config.vocab_size * _LOGIT_ITEM_BYTES
-    return rows * compute.item_bytes + logits + _FIXED_BLOCKS_BYTES
+    return (rows + scores + context) * compute.item_bytes + logits + _FIXED_BLOCKS_BYTES
