@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,14 +29,15 @@ RUNS = 20
 
 
 @pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Nothing is left: no process, no descriptor, no file."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    descriptors, running = open_descriptors(), children()
-    yield tmp_path
-    assert open_descriptors() == descriptors
-    assert children() == running
-    assert list(tmp_path.iterdir()) == []
+def _nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No process, no descriptor, no file."""
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setattr("tempfile.tempdir", folder)
+        descriptors, running = open_descriptors(), children()
+        yield
+        assert open_descriptors() == descriptors
+        assert children() == running
+        assert list(Path(folder).iterdir()) == []
 
 
 def started(entry: object, *extra: str, ranks: int = 1) -> Workers:
@@ -146,7 +148,7 @@ def run(launcher: ForkLauncher, transport: str, phase_ms: int) -> str | None:
     return outcome.failure.code if outcome.failure else None
 
 
-def test_many_runs_leave_nothing(temporary: Path) -> None:
+def test_many_runs_leave_nothing() -> None:
     """Whatever their ends: the fixture counts processes, descriptors and files afterwards."""
     faults = ("rank_exit", "checksum_corruption", "delay", "stale_epoch")
     found = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -85,17 +86,54 @@ def manifest_file(files: Mapping[str, bytes], source_files: Mapping[str, str]) -
     )
 
 
-def write_package(directory: Path, files: Mapping[str, bytes]) -> None:
-    """Write all files into an empty or new directory. Raises ConfigError when it is neither."""
+def read_package(directory: Path) -> dict[str, bytes]:
+    """Every file below the folder of a package of our own. Raises ConfigError when there is none.
+
+    Links are followed: a build's runfiles are links. A verifier must never do so.
+    """
+    files = {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+    if MANIFEST not in files:
+        raise ConfigError.single("package", directory, "must be the folder of an evidence package")
+    return files
+
+
+def write_package(directory: Path, files: Mapping[str, bytes], *, replace: bool = False) -> None:
+    """Write all files into an empty or new directory. Raises ConfigError when it is neither.
+
+    replace: a package that stands there is replaced, once the new one is complete.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        if any(directory.iterdir()):
-            raise ConfigError.single("--out", directory, "must be a new or an empty folder")
-        for path, data in files.items():
-            target = directory / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(data)
+        if not any(directory.iterdir()):
+            _write_files(directory, files)
+        elif replace and (directory / MANIFEST).is_file():
+            _replace(directory, files)
+        else:
+            rule = "must be a new or an empty folder, or with --replace that of a package"
+            raise ConfigError.single("--out", directory, rule)
     except OSError as failure:
         raise ConfigError.single(
             "--out", directory, f"must be a folder that can be written: {failure.strerror}"
         ) from None
+
+
+def _write_files(directory: Path, files: Mapping[str, bytes]) -> None:
+    for path, data in files.items():
+        target = directory / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+
+def _replace(directory: Path, files: Mapping[str, bytes]) -> None:
+    """Beside the old package first, so that an interruption leaves one of the two whole."""
+    fresh, old = (directory.with_name(f"{directory.name}.{part}") for part in ("new", "old"))
+    for leftover in (fresh, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    _write_files(fresh, files)
+    directory.rename(old)
+    fresh.rename(directory)
+    shutil.rmtree(old)

@@ -12,9 +12,10 @@ import signal
 import struct
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from errors import EvidenceError, PeerError, TPError
 from errors.tree import ContractError, DeadlineError, ProtocolError
@@ -31,7 +32,14 @@ _FAILURES: dict[str, type[PeerError]] = {
 Progress = Callable[[int, int, str], None]
 
 
-def run_cases(cases: Sequence[Case], jobs: int, progress: Progress) -> list[CaseRun]:
+class Finished(NamedTuple):
+    """A case that ended as it must, and how long it took; the evidence holds no times."""
+
+    run: CaseRun
+    seconds: float
+
+
+def run_cases(cases: Sequence[Case], jobs: int, progress: Progress) -> list[Finished]:
     """Run all cases with `jobs` processes; progress(done, total, case id) after each.
 
     Raises EvidenceError or another TPError with the first case that did not end as it must.
@@ -96,6 +104,7 @@ def _job(tasks: int, done: int, cases: Sequence[Case], results: Path) -> NoRetur
 
 
 def _run_one(case: Case, results: Path) -> None:
+    started = time.perf_counter()
     try:
         run = run_case(case)
     except TPError as failure:
@@ -103,6 +112,7 @@ def _run_one(case: Case, results: Path) -> None:
         raise
     folder = results / case.case_id
     folder.mkdir()
+    (folder / "seconds").write_text(str(time.perf_counter() - started))
     (folder / "ledger").write_bytes(run.ledger)
     (folder / "tape").write_bytes(run.tape)
     if run.output is not None:
@@ -123,11 +133,11 @@ def _failure_bytes(failure: PeerError) -> bytes:
     )
 
 
-def _read(results: Path, case: Case) -> CaseRun:
+def _read(results: Path, case: Case) -> Finished:
     folder = results / case.case_id
     ledger = (folder / "ledger").read_bytes()
     output, failure = folder / "output", folder / "failure"
-    return CaseRun(
+    run = CaseRun(
         case=case,
         entries=tuple(read_ledger(ledger)),
         ledger=ledger,
@@ -135,6 +145,7 @@ def _read(results: Path, case: Case) -> CaseRun:
         output=output.read_bytes() if output.exists() else None,
         failure=_read_failure(failure.read_bytes()) if failure.exists() else None,
     )
+    return Finished(run, float((folder / "seconds").read_text()))
 
 
 def _read_failure(data: bytes) -> PeerError:

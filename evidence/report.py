@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from wire.canonical import JsonObject
 
-_INTRODUCTION = """\
+NUMBERS_HEADING: Final = "## Numbers"
+CASES_HEADING: Final = "## Cases"
+
+_INTRODUCTION: Final = """\
 # Evidence of the frozen decoder block
 
 One decoder block (hidden 16, 8 query heads, 4 KV heads, intermediate 24) under tensor parallelism:
@@ -67,6 +70,24 @@ def _case_row(record: Mapping[str, Any]) -> str:
     return f"| {' | '.join(_or_dash(cell) for cell in cells)} |"
 
 
+def number_rows(summary: JsonObject) -> list[str]:
+    """The table of the section `## Numbers`, with its header rows."""
+    return [
+        "| what | value |",
+        "|---|---|",
+        *(f"| {path} | {value} |" for path, value in leaves(summary)),
+    ]
+
+
+def case_rows(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The table of the section `## Cases`, with its header rows."""
+    return [
+        "| case | outcome | code | rank | max abs error | relative L2 | payload bytes |",
+        "|---|---|---|---|---|---|---|",
+        *(_case_row(record) for record in records),
+    ]
+
+
 def report(summary: JsonObject, records: Sequence[Mapping[str, Any]]) -> str:
     """The whole report; a function of the summary and the cases alone."""
     values = dict(leaves(summary))
@@ -82,21 +103,15 @@ def report(summary: JsonObject, records: Sequence[Mapping[str, Any]]) -> str:
         contract=values["outcomes.contract"],
         deadline=values["outcomes.deadline"],
     )
-    numbers = [f"| {path} | {value} |" for path, value in leaves(summary)]
-    head = "| case | outcome | code | rank | max abs error | relative L2 | payload bytes |"
     lines = [
         introduction.rstrip("\n"),
         "",
-        "## Numbers",
+        NUMBERS_HEADING,
         "",
-        "| what | value |",
-        "|---|---|",
-        *numbers,
+        *number_rows(summary),
         "",
-        "## Cases",
+        CASES_HEADING,
         "",
-        head,
-        "|---|---|---|---|---|---|---|",
-        *(_case_row(record) for record in records),
+        *case_rows(records),
     ]
     return "\n".join(lines) + "\n"
