@@ -3,7 +3,7 @@
 The multimodal wrapper nests the text part under `text_config`; a text-only save has the same keys
 at the top. Every key is either read, or known to be inert for text inference and listed here, or
 refused: a key this file does not know may change what the model computes. The rules are those of
-docs/spec/checkpoint.md (clauses K1 to K9).
+docs/spec/checkpoint.md (clauses K).
 """
 
 from __future__ import annotations

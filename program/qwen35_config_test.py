@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any
 import pytest
 
 from errors import ConfigError
+from program import qwen35_config
 from program.qwen35 import LayerType, OutputGate, Qwen35Config
 from program.qwen35_config import parse_config, read_config
 from testdata.golden.shapes import BASE, SHAPES, config
 
 REMOVED = object()
+SPEC = Path(__file__).resolve().parent.parent / "docs" / "spec" / "checkpoint.md"
 
 
 def document(layout: str = "public", **changes: object) -> dict[str, Any]:
@@ -223,3 +226,23 @@ def test_an_unreadable_or_huge_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read_config(tmp_path)
     assert caught.value.code == "config.invalid"
+
+
+def _listed(document: str, row: str) -> set[str]:
+    """The names in backquotes of a row of the table of K3."""
+    (line,) = [line for line in document.splitlines() if line.startswith(f"| {row} |")]
+    return set(re.findall(r"`([^`]+)`", line))
+
+
+def test_the_document_lists_the_keys_without_influence() -> None:
+    document = SPEC.read_text(encoding="utf-8")
+    assert _listed(document, "text") == qwen35_config._INERT
+    assert _listed(document, "wrapper") | qwen35_config._INERT == qwen35_config._WRAPPER_INERT
+
+
+@pytest.mark.parametrize("name", sorted(qwen35_config._WRAPPER_INERT - {"architectures"}))
+def test_a_key_without_influence_may_have_any_value(name: str) -> None:
+    value = {**document(), name: {"some": ["thing"]}}
+    assert parse(value) == parse(document())
+    if name in qwen35_config._INERT:
+        assert parse(document("text", **{name: -1})) == parse(document())
