@@ -21,7 +21,7 @@ RANK_ENDED_STATUS = 4
 _HOLD_S = 600.0
 
 
-class _PipeTarget:
+class PipeTarget:
     """Applies a fault to a real connection."""
 
     def __init__(self, pipe: Pipe) -> None:
@@ -41,7 +41,7 @@ class FaultyPipe(Pipe):
 
     def __init__(self, pipe: Pipe, fault: Fault) -> None:
         self._pipe = pipe
-        self._injector = FaultInjector(fault, _PipeTarget(pipe))
+        self._injector = FaultInjector(fault, PipeTarget(pipe))
 
     def send(self, buffers: list[Buffer], deadline: float) -> None:
         self._injector.send(buffers)
