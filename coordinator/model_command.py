@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from functools import partial
@@ -69,5 +70,6 @@ def write_whole(path: Path, text: str) -> None:
         unfinished.write_text(text, encoding="ascii")
         unfinished.rename(path)
     except OSError as failure:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
         raise TPError("output.write", f"can't write {path}: {failure.strerror}") from None

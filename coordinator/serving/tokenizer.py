@@ -19,6 +19,8 @@ class TextTokenizer:
 
     def __init__(self, folder: Path) -> None:
         path = folder / TOKENIZER_FILE
+        if path.exists() and not path.is_file():  # a pipe would keep whoever opens it waiting
+            raise ConfigError.single("tokenizer", path, "must be a file")
         try:
             size = path.stat().st_size
             data = path.read_bytes() if size <= TOKENIZER_BYTES_MAX else None
