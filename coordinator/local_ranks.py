@@ -6,6 +6,7 @@ Owns everything of a run that must be gone afterwards: the socket, its directory
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 import time
@@ -15,9 +16,9 @@ from types import TracebackType
 from coordinator.accept import Accepted, Acceptor
 from coordinator.interruption import held
 from coordinator.processes import Launcher, WorkerExit, Workers
-from errors import MisuseError, TPError
+from errors import ConfigError, MisuseError, TPError
 from manifest.run_manifest import RunManifest
-from wire.address import Address, parse_address
+from wire.address import UNIX_PATH_BYTES_MAX, Address, parse_address
 from wire.recorder import Recorder
 from wire.socket_pipe import Listener
 
@@ -110,7 +111,13 @@ class LocalRanks:
             self._directory = Path(tempfile.mkdtemp(prefix="rankproof-"))
         except OSError as failure:
             raise TPError("output.write", f"no temporary directory: {failure}") from None
-        return parse_address(f"unix:{self._directory}/coordinator.sock", field="TMPDIR")
+        address = Address(path=f"{self._directory}/coordinator.sock")
+        if len(os.fsencode(str(address.path))) > UNIX_PATH_BYTES_MAX:
+            rule = (
+                "is too long for the path of a Unix socket; a shorter one or tcp would do"
+            )
+            raise ConfigError.single("TMPDIR", self._directory.parent, rule)
+        return address
 
     def _clear(self) -> None:
         try:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,16 +37,15 @@ def script(text: str) -> ExecLauncher:
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A run's temporary folder. Nothing is left in it, nor of processes or descriptors."""
-    folder = tmp_path / "t"
-    folder.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(folder))
-    # Paths of sockets are short when they are relative.
+    # Paths of sockets must be short: relative, or not as deep as a test's own folder may be.
     monkeypatch.chdir(tmp_path)
-    descriptors, running = open_descriptors(), children()
-    yield folder
-    assert list(folder.iterdir()) == []
-    assert open_descriptors() == descriptors
-    assert children() == running
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setattr("tempfile.tempdir", folder)
+        descriptors, running = open_descriptors(), children()
+        yield Path(folder)
+        assert list(Path(folder).iterdir()) == []
+        assert open_descriptors() == descriptors
+        assert children() == running
 
 
 def nobody() -> LocalRanks:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coordinator.built_program import (
-    RELEASE,
     WORKER,
     Finished,
     coordinator,
@@ -57,6 +58,13 @@ JSON_KEYS = {
 }
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where a program is called; not as deep as a test's own folder, because of sockets' paths."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
 def pids(out: Path) -> list[int]:
     lines = (out / OBSERVATIONS).read_bytes().splitlines()
     found = [decode_canonical(line).get("pid") for line in lines]
@@ -72,13 +80,14 @@ def the_object(finished: Finished) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded() -> Iterator[Path]:
     """The folder in which a run was called; its files are in out/."""
-    folder = tmp_path_factory.mktemp("recorded")
-    finished = run_to_end(coordinator("run", *SMALL, "--sum-order", "pairwise", "--json"), folder)
-    assert (finished.code, finished.err) == (0, "")
-    (folder / "stdout").write_text(finished.out)
-    return folder
+    with tempfile.TemporaryDirectory() as name:
+        command = coordinator("run", *SMALL, "--sum-order", "pairwise", "--json")
+        finished = run_to_end(command, Path(name))
+        assert (finished.code, finished.err) == (0, "")
+        (Path(name) / "stdout").write_text(finished.out)
+        yield Path(name)
 
 
 def test_a_script_gets_one_object(recorded: Path) -> None:
@@ -102,34 +111,34 @@ def test_what_a_run_leaves(recorded: Path) -> None:
     assert [process_state(pid) for pid in pids(recorded / "out")] == [None, None]
 
 
-def test_the_main_job(tmp_path: Path) -> None:
+def test_the_main_job(folder: Path) -> None:
     """Without any argument, and with the folder that `bazel run` was called in."""
-    called = tmp_path / "called"
+    called = folder / "called"
     called.mkdir()
-    finished = run_to_end(coordinator(), tmp_path, {"BUILD_WORKING_DIRECTORY": str(called)})
+    finished = run_to_end(coordinator(), folder, {"BUILD_WORKING_DIRECTORY": str(called)})
     assert (finished.code, finished.err) == (0, "")
     assert finished.out.startswith("ok  block on 4 ranks, batch 2, sequence 7, seed 1")
     assert "29,184 bytes, as the formula says" in finished.out
     assert sorted(entry.name for entry in (called / "out").iterdir()) == ALL
     assert [process_state(pid) for pid in pids(called / "out")] == [None] * 4
-    assert left_behind(tmp_path) == []
+    assert left_behind(folder) == []
 
 
-def test_the_transport_changes_no_byte_of_the_output(recorded: Path, tmp_path: Path) -> None:
+def test_the_transport_changes_no_byte_of_the_output(recorded: Path, folder: Path) -> None:
     flags = (*SMALL, "--sum-order", "pairwise", "--transport", "tcp", "--json")
-    finished = run_to_end(coordinator("run", *flags), tmp_path)
+    finished = run_to_end(coordinator("run", *flags), folder)
     assert finished.code == 0
     for name in (OUTPUT, LEDGER, TAPE):
-        assert (tmp_path / "out" / name).read_bytes() == (recorded / "out" / name).read_bytes()
+        assert (folder / "out" / name).read_bytes() == (recorded / "out" / name).read_bytes()
 
 
-def test_a_manifest_says_what_flags_say(recorded: Path, tmp_path: Path) -> None:
+def test_a_manifest_says_what_flags_say(recorded: Path, folder: Path) -> None:
     text = 'ranks: 2 batch: 1 sequence: 4 seed: 3 sum_order: "pairwise"\n'
-    (tmp_path / "run.textproto").write_text(text)
-    finished = run_to_end(coordinator("--manifest", "run.textproto", "--out", "o"), tmp_path)
+    (folder / "run.textproto").write_text(text)
+    finished = run_to_end(coordinator("--manifest", "run.textproto", "--out", "o"), folder)
     assert (finished.code, finished.err) == (0, "")
     for name in (MANIFEST, OUTPUT, LEDGER):
-        assert (tmp_path / "o" / name).read_bytes() == (recorded / "out" / name).read_bytes()
+        assert (folder / "o" / name).read_bytes() == (recorded / "out" / name).read_bytes()
 
 
 FILTERS = {
@@ -156,20 +165,20 @@ def test_the_ledger(
 @pytest.mark.parametrize(
     "which", [["coordinator"], ["coordinator", "--rank", "1"], ["worker", "--rank", "1"]]
 )
-def test_replays(recorded: Path, which: list[str], tmp_path: Path) -> None:
-    finished = run_to_end(coordinator("replay", str(recorded / "out"), "--role", *which), tmp_path)
+def test_replays(recorded: Path, which: list[str], folder: Path) -> None:
+    finished = run_to_end(coordinator("replay", str(recorded / "out"), "--role", *which), folder)
     assert (finished.code, finished.err) == (0, "")
     assert "byte-identical" in finished.out
-    assert left_behind(tmp_path) == []
+    assert left_behind(folder) == []
 
 
-def test_a_replay_that_differs(recorded: Path, tmp_path: Path) -> None:
+def test_a_replay_that_differs(recorded: Path, folder: Path) -> None:
     """Another seed's manifest beside the tape: the coordinator now sends other weights."""
     for name in (LEDGER, TAPE):
-        (tmp_path / name).write_bytes((recorded / "out" / name).read_bytes())
+        (folder / name).write_bytes((recorded / "out" / name).read_bytes())
     text = (recorded / "out" / MANIFEST).read_text().replace('"seed":3', '"seed":4')
-    (tmp_path / MANIFEST).write_text(text)
-    finished = run_to_end(coordinator("replay", ".", "--role", "coordinator"), tmp_path)
+    (folder / MANIFEST).write_text(text)
+    finished = run_to_end(coordinator("replay", ".", "--role", "coordinator"), folder)
     assert (finished.code, finished.err) == (1, "")
 
 
@@ -180,12 +189,12 @@ def test_the_table_has_every_fault() -> None:
 @pytest.mark.parametrize("kind", FAULT_CODES)
 def test_planted_faults(
     kind: str,
-    tmp_path: Path,
+    folder: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each kind once, through main and the built worker that can have it."""
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(folder)
     monkeypatch.delenv("BUILD_WORKING_DIRECTORY", raising=False)
     fault = ("--fault", kind, "--fault-rank", "0", "--fault-phase", "mlp")
     waits = ("--phase-ms", "1000") if FAULT_CODES[kind].startswith("deadline") else ()
@@ -203,20 +212,9 @@ def test_planted_faults(
     assert children() == set()
 
 
-def test_a_release_plants_no_faults(tmp_path: Path) -> None:
-    release = program_path(RELEASE)
-    fault = ("--fault", "delay", "--fault-rank", "0", "--fault-phase", "mlp")
-    finished = run_to_end([release, "run", *fault], tmp_path)
-    assert finished.code == 2
-    assert "fault" in finished.err
-    assert not (tmp_path / "out").exists()
-    finished = run_to_end([release, "run", "--ranks", "1", "--json"], tmp_path)
-    assert finished.code == 0
-
-
-def test_versions_are_of_the_same_sources(tmp_path: Path) -> None:
-    ours = run_to_end(coordinator("--version"), tmp_path)
-    theirs = run_to_end([program_path(WORKER), "--version"], tmp_path)
+def test_versions_are_of_the_same_sources(folder: Path) -> None:
+    ours = run_to_end(coordinator("--version"), folder)
+    theirs = run_to_end([program_path(WORKER), "--version"], folder)
     assert ours.out.split()[1] == theirs.out.split()[1]
 
 
@@ -232,15 +230,15 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("arguments", MISTAKES.values(), ids=MISTAKES)
-def test_mistakes_in_a_workers_command_line(arguments: list[str], tmp_path: Path) -> None:
-    finished = run_to_end([program_path(WORKER), *arguments], tmp_path)
+def test_mistakes_in_a_workers_command_line(arguments: list[str], folder: Path) -> None:
+    finished = run_to_end([program_path(WORKER), *arguments], folder)
     assert (finished.code, finished.out) == (2, "")
     assert finished.err.count("\n") == 1
     assert "config." in finished.err
 
 
-def test_a_worker_without_a_coordinator(tmp_path: Path) -> None:
-    finished = run_to_end(worker("unix:nobody", 5, "--connect-ms", "200"), tmp_path)
+def test_a_worker_without_a_coordinator(folder: Path) -> None:
+    finished = run_to_end(worker("unix:nobody", 5, "--connect-ms", "200"), folder)
     assert (finished.code, finished.out) == (3, "")
     assert finished.err.startswith("worker of rank 5: deadline.handshake")
     assert finished.err.count("\n") == 1

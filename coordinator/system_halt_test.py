@@ -9,7 +9,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -75,12 +77,11 @@ def demand_nothing_left(folder: Path, ranks: int, temporary: Path) -> None:
 
 
 @pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The temporary folder of the run, to see what is left in it."""
-    folder = tmp_path / "t"
-    folder.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(folder))
-    return folder
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The temporary folder of the run, to see what is left in it; short enough for a socket."""
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setattr("tempfile.tempdir", folder)
+        yield Path(folder)
 
 
 @pytest.mark.parametrize("name", ["KILL", "STOP"])
@@ -139,7 +140,7 @@ def test_the_processor_is_left_alone_while_waiting(tmp_path: Path, temporary: Pa
 
 def test_continuing_a_stopped_worker_revives_nothing(tmp_path: Path, temporary: Path) -> None:
     """An external worker is not ours to kill; when it continues, it finds its session ended."""
-    path = tmp_path / "s"
+    path = temporary / "s"
     launcher = halting(0, "attention", "STOP")
     argv = [*launcher.argv, "--connect", f"unix:{path}", "--rank", "0", *launcher.extra]
     worker = subprocess.Popen(argv, env=dict(launcher.env), stderr=subprocess.PIPE, text=True)

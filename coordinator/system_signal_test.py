@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,13 @@ HELD = ("run", "--ranks", "2", "--batch", "1", "--sequence", "2", "--phase-ms", 
 # Far more arithmetic for its worker than anybody waits for here.
 LONG = ("run", "--ranks", "1", "--batch", "64", "--sequence", "512", "--phase-ms", "600000")
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where a program is called; not as deep as a test's own folder, because of sockets' paths."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
 
 
 def is_connected(folder: Path, process: subprocess.Popen[str], ranks: int) -> bool:
@@ -44,9 +53,9 @@ def demand_all_end(pids: set[int], since: float) -> None:
 
 
 @pytest.mark.parametrize("number", EXIT_CODES)
-def test_the_coordinator_is_asked_to_end(number: signal.Signals, tmp_path: Path) -> None:
-    with started(coordinator(*HELD), tmp_path) as process:
-        pids = wait_for_workers(tmp_path, process, 2)
+def test_the_coordinator_is_asked_to_end(number: signal.Signals, folder: Path) -> None:
+    with started(coordinator(*HELD), folder) as process:
+        pids = wait_for_workers(folder, process, 2)
         process.send_signal(number)
         finished = finish(process)
         # Its own children are reaped before it ends: not even zombies are inherited.
@@ -54,55 +63,55 @@ def test_the_coordinator_is_asked_to_end(number: signal.Signals, tmp_path: Path)
     assert (finished.code, finished.out) == (EXIT_CODES[number], "")
     assert finished.err.startswith("coordinator: run.interrupted: ")
     assert finished.err.count("\n") == 1
-    assert left_behind(tmp_path) == []
-    assert not (tmp_path / "out" / OUTPUT).exists()
+    assert left_behind(folder) == []
+    assert not (folder / "out" / OUTPUT).exists()
 
 
-def test_a_terminal_interrupts_the_whole_group_again_and_again(tmp_path: Path) -> None:
+def test_a_terminal_interrupts_the_whole_group_again_and_again(folder: Path) -> None:
     """Ctrl-C reaches the workers as well, and an impatient user presses it twice."""
-    with started(coordinator(*HELD), tmp_path) as process:
-        pids = wait_for_workers(tmp_path, process, 2)
+    with started(coordinator(*HELD), folder) as process:
+        pids = wait_for_workers(folder, process, 2)
         for _ in range(3):
             os.killpg(process.pid, signal.SIGINT)
         finished = finish(process)
         assert [process_state(pid) for pid in pids] == [None, None]
     assert (finished.code, finished.out) == (130, "")
-    assert left_behind(tmp_path) == []
+    assert left_behind(folder) == []
 
 
-def test_interrupted_while_workers_start(tmp_path: Path) -> None:
-    with started(coordinator(*HELD), tmp_path) as process:
+def test_interrupted_while_workers_start(folder: Path) -> None:
+    with started(coordinator(*HELD), folder) as process:
         assert wait_until(lambda: bool(children(process.pid)))
         pids = children(process.pid)
         process.send_signal(signal.SIGINT)
         finished = finish(process)
         assert all(process_state(pid) is None for pid in pids)
     assert finished.code == 130
-    assert left_behind(tmp_path) == []
+    assert left_behind(folder) == []
 
 
-def test_interrupted_while_waiting_for_external_workers(tmp_path: Path) -> None:
+def test_interrupted_while_waiting_for_external_workers(folder: Path) -> None:
     flags = ("--ranks", "2", "--listen", "unix:tmp/s", "--external-workers", "--json")
-    with started(coordinator("run", *flags), tmp_path) as process:
-        assert wait_until(lambda: (tmp_path / "tmp" / "s").exists())
+    with started(coordinator("run", *flags), folder) as process:
+        assert wait_until(lambda: (folder / "tmp" / "s").exists())
         process.send_signal(signal.SIGTERM)
         finished = finish(process)
     assert finished.code == 143
     assert '"run.interrupted"' in finished.out
-    assert left_behind(tmp_path) == []
+    assert left_behind(folder) == []
 
 
-def test_a_killed_coordinator_leaves_no_waiting_worker(tmp_path: Path) -> None:
-    with started(coordinator(*HELD), tmp_path) as process:
-        pids = wait_for_workers(tmp_path, process, 2)
+def test_a_killed_coordinator_leaves_no_waiting_worker(folder: Path) -> None:
+    with started(coordinator(*HELD), folder) as process:
+        pids = wait_for_workers(folder, process, 2)
         process.kill()
         demand_all_end(pids, time.monotonic())
-    assert left_behind(tmp_path) == []
+    assert left_behind(folder) == []
 
 
-def test_a_killed_coordinator_leaves_no_computing_worker(tmp_path: Path) -> None:
-    with started(coordinator(*LONG), tmp_path) as process:
-        pids = wait_for_workers(tmp_path, process, 1)
+def test_a_killed_coordinator_leaves_no_computing_worker(folder: Path) -> None:
+    with started(coordinator(*LONG), folder) as process:
+        pids = wait_for_workers(folder, process, 1)
         (pid,) = pids
         # It has said HELLO, so what it computes from here on is the block.
         begun = processor_ticks(pid)
@@ -116,18 +125,18 @@ def test_a_killed_coordinator_leaves_no_computing_worker(tmp_path: Path) -> None
         demand_all_end(pids, since)
 
 
-def test_a_killed_coordinator_leaves_no_starting_worker(tmp_path: Path) -> None:
+def test_a_killed_coordinator_leaves_no_starting_worker(folder: Path) -> None:
     """Not yet connected, so no connection ends; its socket file is still there."""
-    with started(coordinator(*HELD), tmp_path) as process:
+    with started(coordinator(*HELD), folder) as process:
         assert wait_until(lambda: len(children(process.pid)) == 2)
         pids = children(process.pid)
         process.kill()
         demand_all_end(pids, time.monotonic())
 
 
-def test_a_stopped_worker_ends_when_it_continues_alone(tmp_path: Path) -> None:
-    with started(coordinator(*HELD), tmp_path) as process:
-        pids = wait_for_workers(tmp_path, process, 2)
+def test_a_stopped_worker_ends_when_it_continues_alone(folder: Path) -> None:
+    with started(coordinator(*HELD), folder) as process:
+        pids = wait_for_workers(folder, process, 2)
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         process.kill()
@@ -137,8 +146,8 @@ def test_a_stopped_worker_ends_when_it_continues_alone(tmp_path: Path) -> None:
         demand_all_end(pids, time.monotonic())
 
 
-def test_a_worker_alone_is_interrupted(tmp_path: Path) -> None:
-    with started(worker("unix:nobody", 0), tmp_path) as process:
+def test_a_worker_alone_is_interrupted(folder: Path) -> None:
+    with started(worker("unix:nobody", 0), folder) as process:
         assert wait_until(lambda: processor_ticks(process.pid) > 0)
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
