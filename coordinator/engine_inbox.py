@@ -85,7 +85,10 @@ class Inbox:
         return request_id
 
     def end(self, request_id: int, event: RequestEvent) -> None:
-        """Unknown and finished requests may be named; that changes nothing."""
+        """Unknown and finished requests may be named; that changes nothing.
+
+        STOP is for a request of which a token was published (plan.md L13).
+        """
         if event not in CLIENT_EVENTS:
             raise MisuseError(f"a client can't {event.value} a request")
         self._put(End(request_id, event))

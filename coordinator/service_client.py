@@ -58,7 +58,8 @@ class ServiceClient:
         self._announce = announce
         self._input = bytearray()
         self._updates: deque[Update] = deque()
-        self._live: set[int] = set()
+        # Of each live request of this client: whether a token of it was told.
+        self._live: dict[int, bool] = {}
 
     @property
     def live(self) -> frozenset[int]:
@@ -90,7 +91,9 @@ class ServiceClient:
         while self._updates:
             update = self._updates.popleft()
             if isinstance(update, Finished):
-                self._live.discard(update.request_id)
+                self._live.pop(update.request_id, None)
+            else:
+                self._live[update.request_id] = True
             self._say(update_line(update))
 
     def leave(self) -> None:
@@ -123,6 +126,11 @@ class ServiceClient:
                     return refused_line(tag, refused)
             case EndCommand(operation, request_id):
                 live = request_id in self._live
+                if operation is Operation.STOP and not self._live.get(request_id, True):
+                    rule = "has no token yet, so no stop string was found in it"
+                    return refused_line(
+                        None, RequestError("request.range", rule, param="request_id")
+                    )
                 # An operator may drop anybody's request; all else is the client's own affair.
                 if live or operation is Operation.DROP:
                     self._inbox.end(request_id, END_EVENTS[operation])
@@ -133,5 +141,5 @@ class ServiceClient:
     def _submit(self, command: SubmitCommand) -> int:
         submission = parse_submission(command.parameters, self._limits)
         request_id = self._inbox.submit(submission, self)
-        self._live.add(request_id)
+        self._live[request_id] = False
         return request_id

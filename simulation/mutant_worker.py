@@ -81,6 +81,18 @@ def chunk_forgets_conv(rank: int) -> None:
     _plant(Qwen35Executor, begin=begin)
 
 
+def forgets_after_a_while(rank: int) -> None:
+    """As chunk_forgets_conv, but only from the twentieth admission on."""
+
+    def begin(executor: Qwen35Executor, plan: StepPlan) -> tuple[int, int]:
+        for row in plan.rows if executor.table.admissions >= 20 else ():
+            if row.start_position > 0 and len(row.token_ids) > 1:
+                executor.state.conv[:, row.slot] = 0
+        return _begin(executor, plan)
+
+    _plant(Qwen35Executor, begin=begin)
+
+
 def shared_page(rank: int) -> None:
     """Every request's first page is page 0."""
     made = PageTable.__init__
@@ -139,6 +151,7 @@ MUTATIONS: Final[dict[str, Callable[[int], None]]] = {
         stale_on_rank_1,
         move_leaves_conv,
         chunk_forgets_conv,
+        forgets_after_a_while,
         shared_page,
         holds_twice,
         uniform_by_step,
