@@ -67,9 +67,6 @@ class Liar(BoundQwen35):
         self.__dict__ = true.__dict__
         self._lie = digest
 
-    def accept_operand(self, shape: tuple[int, ...]) -> None:
-        raise MisuseError("no INPUT here")
-
     def accept(self, plan: Mapping[str, object]) -> str:
         digest = super().accept(plan)
         return self._lie if plan["step"] else digest

@@ -46,7 +46,7 @@ MALFORMED, OTHER, CONTRACT = "protocol.malformed", "protocol.not_canonical", "co
 
 def metadata_vectors() -> VectorFile:
     """All of them, numbered in order."""
-    vectors = [*_spelling(), *_keys(), *_values(), *_payloads(), *_agreement()]
+    vectors = [*_spelling(), *_keys(), *_values(), *_payloads(), *_agreement(), *_plans()]
     return VectorFile(
         "rule spelling: is `data` canonical. rule keys: is it legal metadata of `kind`. rule "
         "payload: does a payload of `payload_bytes` fit it. rule agreement: is it what was agreed; "
@@ -193,6 +193,14 @@ def _keys_vector(
     comment: str, flag: str, kind: str, value: dict[str, Any], code: str | None = CONTRACT
 ) -> dict[str, Any]:
     return _vector("keys", comment, flag, canonical(value), code, kind=kind)
+
+
+def _plans() -> Iterator[dict[str, Any]]:
+    """The two frames of a planned program's agreement (session.md S15)."""
+    command = GOOD["COMMAND"] | {"phase": "plan", "plan": {"rows": [], "step": 4}, "step": 4}
+    fence = GOOD["FENCE"] | {"phase": "plan", "report": {"plan_digest": DIGEST}, "tensors": 0}
+    yield _keys_vector("COMMAND with a plan", "Shape", "COMMAND", command, None)
+    yield _keys_vector("FENCE for a plan", "Shape", "FENCE", fence, None)
 
 
 # Key -> values that no kind with this key may carry there.
