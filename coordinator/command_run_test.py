@@ -110,7 +110,8 @@ def test_an_output_that_the_reference_refuses(out: Path) -> None:
 
 
 def test_a_worker_that_fails(out: Path) -> None:
-    report = run_in(out, script("import sys; sys.exit('cannot find my weights')"))
+    fails = "import sys, time; sys.argv[-1] == '0' and sys.exit('cannot find my weights')"
+    report = run_in(out, script(fails + "; time.sleep(600)"))
     summary = report.summary
     assert report.exit_code == 3
     assert summary.failure is not None

@@ -94,11 +94,12 @@ def test_after_a_failure_nobody_is_asked_to_leave() -> None:
 
 
 def test_a_worker_that_crashes_at_its_start() -> None:
-    ranks = LocalRanks(manifest(ranks="2"), script("import sys; sys.exit('no numpy here')"))
+    crash = "import sys, time; sys.argv[-1] == '0' and sys.exit('no numpy'); time.sleep(600)"
+    ranks = LocalRanks(manifest(ranks="2"), script(crash))
     with pytest.raises(PeerError) as failure, ranks:
         ranks.connect(Recorder())
     assert (failure.value.code, failure.value.rank) == ("protocol.closed", 0)
-    assert "no numpy here" in failure.value.message
+    assert "no numpy" in failure.value.message
     assert [end.rank for end in ranks.exits] == [0, 1]
 
 
