@@ -2,13 +2,15 @@
 
 Each file is written beside its name and renamed, the output last, so a full disk or a killed
 process never leaves an output that looks complete. An output of an earlier run in the same folder
-is removed before the first process starts.
+is removed before the first process starts, and a folder belongs to one run at a time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -28,13 +30,15 @@ _PARTIAL_SUFFIX = ".partial"
 class RunFiles:
     """The folder of one run. Raises ConfigError at once when it can't be written to.
 
-    flag: the option that named it.
+    flag: the option that named it. The folder is this run's alone as long as the object lives: the
+    files of two runs at once would be put together from both.
     """
 
     def __init__(self, directory: Path, flag: str = "--out") -> None:
         self.directory = directory
         try:
             directory.mkdir(parents=True, exist_ok=True)
+            self._claim(flag)
             for name in _ALL:
                 (directory / name).unlink(missing_ok=True)
             probe = directory / (OUTPUT + _PARTIAL_SUFFIX)
@@ -44,6 +48,18 @@ class RunFiles:
             raise ConfigError.single(
                 flag, directory, f"must be a folder that can be written: {failure.strerror}"
             ) from None
+
+    def _claim(self, flag: str) -> None:
+        """The kernel lets go of the lock when this process is gone, however it ends."""
+        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+        weakref.finalize(self, os.close, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError.single(flag, self.directory, "another run is writing to it") from None
+        except OSError:
+            # A file system without locks; all else works there.
+            return
 
     def write(self, name: str, data: bytes) -> None:
         """One file, whole. Raises TPError `output.write` and leaves nothing under the name."""

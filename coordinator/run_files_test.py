@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -47,3 +49,27 @@ def test_a_failed_write_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Monke
 def test_observations_are_canonical_lines(tmp_path: Path) -> None:
     RunFiles(tmp_path).write_observations([{"b": 1, "a": "x"}, {"pid": 7}])
     assert (tmp_path / OBSERVATIONS).read_bytes() == b'{"a":"x","b":1}\n{"pid":7}\n'
+
+
+def test_a_folder_belongs_to_one_run_at_a_time(tmp_path: Path) -> None:
+    """The second run is refused before it removes anything of the first."""
+    first = RunFiles(tmp_path)
+    first.write(OUTPUT, b"first")
+    with pytest.raises(ConfigError) as refusal:
+        RunFiles(tmp_path, "--ledger")
+    assert refusal.value.problems[0].field == "--ledger"
+    assert (tmp_path / OUTPUT).read_bytes() == b"first"
+    del first
+    RunFiles(tmp_path)
+    assert not (tmp_path / OUTPUT).exists()
+
+
+def test_a_file_system_without_locks_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(descriptor: int, operation: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    RunFiles(tmp_path).write(OUTPUT, b"data")
+    assert (tmp_path / OUTPUT).read_bytes() == b"data"
