@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +29,11 @@ def document(finished: Finished) -> Any:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tokens.json").write_text("[5, 6, 7, 8]")
-    return tmp_path
+def folder() -> Iterator[Path]:
+    """Where a program is called; not as deep as a test's own folder, because of sockets' paths."""
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "tokens.json").write_text("[5, 6, 7, 8]")
+        yield Path(name)
 
 
 def test_score_writes_its_result_and_nothing_else(folder: Path) -> None:
