@@ -47,7 +47,6 @@ CHUNKS += [
     (PAGE + 1, None),
     (LONGEST - 1, None),
     (None, None),
-    (None, 0),
     (50, 77),
     (None, LONGEST),
 ]

@@ -17,7 +17,7 @@ import numpy as np
 from errors import MisuseError
 from model.crew import Crew
 from model.qwen35 import Qwen35Executor
-from model.qwen35_weights import LoadReport, load_weights
+from model.qwen35_weights import LoadReport, load_weights, peak_rss_bytes
 from program.checkpoint import open_checkpoint
 from program.digest import program_digest
 from program.plan import PlanLimits, StepPlan
@@ -151,11 +151,11 @@ class BoundQwen35:
 
 
 def _load_report(report: LoadReport, executor: Qwen35Executor) -> dict[str, int]:
-    """The load fence's report: all in bytes but the counts of tensors."""
+    """The load fence's report, with state in place: all in bytes but the counts of tensors."""
     return {
         "bytes_held": report.bytes_held,
         "bytes_read": report.bytes_read,
-        "peak_rss_bytes": report.peak_rss_bytes,
+        "peak_rss_bytes": peak_rss_bytes(),
         "skipped_bytes": report.skipped_bytes,
         "skipped_tensors": sum(report.skipped_tensors.values()),
         "state_bytes": executor.state.allocated_bytes,
