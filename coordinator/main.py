@@ -6,6 +6,7 @@ environment says. Exit codes: docs in coordinator/arguments.py.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
@@ -47,7 +48,7 @@ from coordinator.worker_program import (
     faulty_worker_program,
     worker_program,
 )
-from errors import TPError
+from errors import ConfigError, TPError
 from identity.source import SOURCE_DIGEST
 from manifest.run_manifest import RunManifest, from_flags
 from oracle.block import ALARM, MAX_ABS_GATE, RELATIVE_L2_GATE, judge
@@ -91,17 +92,14 @@ def _run(options: RunOptions, environment: Mapping[str, str], page: TextIO) -> i
 
     def waiting(address: str) -> None:
         seconds = manifest.deadlines.handshake_ms / 1000
-        print(
-            f"coordinator: waiting up to {seconds:g} s for {manifest.ranks} workers at {address}",
-            file=sys.stderr,
-            flush=True,
-        )
+        _tell(f"waiting up to {seconds:g} s for {manifest.ranks} workers at {address}")
 
     checked = RunOptions(manifest, options.out, options.json)
     report = run(checked, RunBindings(_launcher, _judge, waiting))
     if options.json:
         page.write(render_json(report.summary))
-        sys.stderr.write(render_failure(report.summary))
+        with contextlib.suppress(OSError):
+            sys.stderr.write(render_failure(report.summary))
     else:
         style = style_for(sys.stdout.isatty(), environment)
         page.write(render_report(report.summary, style))
@@ -145,6 +143,37 @@ def _dispatch(options: Options, environment: Mapping[str, str], page: TextIO) ->
             return 0
 
 
+def _tell(sentence: str) -> None:
+    """One line on standard error; where that can't be written the exit code has to do."""
+    with contextlib.suppress(OSError):
+        print(f"coordinator: {sentence}", file=sys.stderr, flush=True)
+
+
+def _open_standard_streams() -> None:
+    """Fills the places of standard streams that the caller closed.
+
+    A socket of ours would get such a number otherwise. What can't be said is lost with the stream,
+    but results are not lost silently: writing to such a standard output fails.
+    """
+    for descriptor, access in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, access)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
+
+
+def _working_directory() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as failure:
+        rule = f"can't be used: {failure.strerror}"
+        raise ConfigError.single("working directory", ".", rule) from None
+
+
 def _write_out(page: str) -> int:
     """To standard output, whole; returns 0, or the exit code that says why not."""
     try:
@@ -154,7 +183,7 @@ def _write_out(page: str) -> int:
         # The reader has seen enough, as `head` does.
         code = _STDOUT_CLOSED
     except OSError as failure:
-        print(f"coordinator: can't write standard output: {failure.strerror}", file=sys.stderr)
+        _tell(f"can't write standard output: {failure.strerror}")
         code = TPError.exit_code
     else:
         return 0
@@ -166,11 +195,11 @@ def _write_out(page: str) -> int:
 def main(argv: Sequence[str]) -> int:
     """Returns the exit code; results go to standard output, everything else to standard error."""
     environment = os.environ
-    directory = call_directory(environment, Path.cwd())
     page = io.StringIO()
     failure: TPError | None = None
     try:
         with interruptible():
+            directory = call_directory(environment, _working_directory())
             context = CallContext(directory, faulty_worker_exists(), embedded_model())
             options = parse_arguments(argv, context)
             code = _dispatch(options, environment, page)
@@ -181,10 +210,11 @@ def main(argv: Sequence[str]) -> int:
         code = stop.exit_code
     if failure is not None:
         page = io.StringIO(render_refusal_json(failure) if "--json" in argv else "")
-        print(f"coordinator: {failure.diagnostics()}", file=sys.stderr)
+        _tell(failure.diagnostics())
     written = _write_out(page.getvalue())
     return code or written
 
 
 if __name__ == "__main__":
+    _open_standard_streams()
     sys.exit(main(sys.argv[1:]))

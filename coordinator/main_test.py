@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -155,3 +157,49 @@ def test_standard_output_that_fails(
         monkeypatch.undo()
     said = capsys.readouterr().err
     assert ("can't write standard output" in said) == (opened != "a pipe nobody reads")
+
+
+def test_standard_error_that_fails(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code stays that of the refusal."""
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    with os.fdopen(descriptor, "wb", buffering=0) as raw:
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(raw, write_through=True))
+        assert main(["--ranks", "3"]) == 2
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    ("closed", "argv", "code", "out", "said"),
+    [
+        (">&-", ["--version"], 1, "", "coordinator: can't write standard output"),
+        (">&- <&-", ["--version"], 1, "", "coordinator: can't write standard output"),
+        ("2>&-", ["--version"], 0, "coordinator ", ""),
+        ("2>&-", ["--ranks", "3"], 2, "", ""),
+        (">&- 2>&- <&-", ["--ranks", "3"], 2, "", ""),
+    ],
+)
+def test_closed_standard_streams(
+    closed: str, argv: list[str], code: int, out: str, said: str
+) -> None:
+    """No crash, nothing on the other stream, and results that nobody gets are a failure."""
+    script = f'exec "$0" "$@" {closed}'
+    program = [sys.executable, subject.__file__, *argv]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    ended = subprocess.run(
+        ["/bin/sh", "-c", script, *program], env=env, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == code
+    assert ended.stdout.startswith(out)
+    assert ended.stderr.startswith(said)
+    assert (ended.stdout == "") == (out == "")
+    assert (ended.stderr == "") == (said == "")
+
+
+def test_a_working_directory_that_is_gone(tmp_path: Path, capsys: Capture) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    assert main(["--ranks", "1"]) == 2
+    assert capsys.readouterr().err.startswith("coordinator: config.invalid: working directory")
+    os.chdir(tmp_path)

@@ -13,6 +13,8 @@ import sys
 import threading
 from types import TracebackType
 
+from errors import TPError
+
 GRACE_S = 3.0
 EXIT_CODE = 3
 _POLL_MS = 500
@@ -28,7 +30,11 @@ class HangupWatch:
         self._thread = threading.Thread(target=self._watch, name="hangup", daemon=True)
 
     def __enter__(self) -> HangupWatch:
-        self._thread.start()
+        """Raises TPError `process.resources` where no thread can be started."""
+        try:
+            self._thread.start()
+        except RuntimeError:
+            raise TPError("process.resources", "can't start one thread more") from None
         return self
 
     def __exit__(

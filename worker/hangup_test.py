@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from errors import TPError
 from worker.hangup import EXIT_CODE, GRACE_S, HangupWatch
 
 # Long enough to see that a process has not ended, short against every deadline.
@@ -126,3 +127,16 @@ def test_waiting_costs_nothing_and_ends_with_the_block() -> None:
 
 def names() -> list[str]:
     return [thread.name for thread in threading.enumerate()]
+
+
+def test_no_thread_left_is_a_failure_with_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under a limit on processes; a worker that is not watched must not start."""
+
+    def refused(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    near, far = socket.socketpair()
+    with near, far, pytest.raises(TPError) as failure, HangupWatch(near.fileno()):
+        pytest.fail("entered without a watch")
+    assert failure.value.code == "process.resources"
