@@ -62,7 +62,7 @@ class LinkedRanks:
             undue = [links[index - 1] for index in ready if index > 0]
         self._wake.clear()
         if undue:
-            failure = _judge(undue[0])
+            failure = judge_undue(undue[0])
             self._session.group.stop(failure)
             raise failure
 
@@ -87,8 +87,11 @@ class LinkedRanks:
         )
 
 
-def _judge(link: Link) -> PeerError:
-    """What a rank that is not due has to say: the end of its stream, or a frame out of turn."""
+def judge_undue(link: Link) -> PeerError:
+    """What a rank that is not due has to say: the end of its stream, or a frame out of turn.
+
+    The failure is recorded with its link; waits UNDUE_READ_MS at most.
+    """
     try:
         link.receive(deadline=link.pipe.clock() + UNDUE_READ_MS / 1000)
     except PeerError as failure:

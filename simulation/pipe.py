@@ -6,10 +6,13 @@ it has nothing to say, the virtual clock moves to the reader's deadline, so a ti
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from errors import DeadlineError, PeerError
 from simulation.clock import VirtualClock
 from simulation.delivery import Delivery, whole
 from simulation.faults import Fault, FaultInjector, RankEnded
+from simulation.serving_faults import ServingInjector, Strike
 from wire.connection import Connection
 from wire.frame import Buffer, Side
 from wire.link import Pipe
@@ -17,17 +20,21 @@ from wire.session import Session
 from worker.core import Outgoing, WorkerCore
 from worker.executor import ProgramOpener
 
+# From a frame that a worker writes to the bytes that travel.
+Rewrite = Callable[[bytes], bytes]
+
 
 class _Output:
     """Where a simulated worker's bytes go; the target of its fault, if it has one."""
 
-    def __init__(self) -> None:
+    def __init__(self, rewrite: Rewrite | None) -> None:
         self.waiting = bytearray()
         self.silent = False
+        self._rewrite = rewrite
 
     def write(self, data: bytes) -> None:
         if not self.silent:
-            self.waiting += data
+            self.waiting += data if self._rewrite is None else self._rewrite(data)
 
     def wait_for_hangup(self) -> None:
         # Nobody reads what comes after: the peer's end is the end of this simulation.
@@ -35,22 +42,32 @@ class _Output:
 
 
 class SimulatedWorker:
-    """One rank in memory: bytes in, bytes out, one session, then it has ended."""
+    """One rank in memory: bytes in, bytes out, one session, then it has ended.
+
+    rewrite: what becomes of its frames, for faults that no real worker has.
+    """
 
     def __init__(
-        self, rank: int, open_program: ProgramOpener, fault: Fault | None, delivery: Delivery
+        self,
+        rank: int,
+        open_program: ProgramOpener,
+        fault: Fault | Strike | None,
+        delivery: Delivery,
+        rewrite: Rewrite | None = None,
     ) -> None:
         session = Session()
         self._core = WorkerCore(rank, session, open_program)
         self._connection = Connection(Side.WORKER, session, rank, None)
         self._delivery = delivery
         self._inbox = bytearray()
-        self._injector = None
-        self.output = _Output()
+        self._injector: FaultInjector | ServingInjector | None = None
+        self.output = _Output(rewrite)
         self.ended = False
         self.failure: PeerError | None = None
-        if fault is not None:
+        if isinstance(fault, Fault):
             self._injector = FaultInjector(fault, self.output)
+        elif fault is not None:
+            self._injector = ServingInjector(fault, self.output)
         self._guarded(self._core.start())
 
     def feed(self, data: bytes) -> None:
@@ -74,6 +91,19 @@ class SimulatedWorker:
                 self._guarded(self._core.handle(frame))
         except PeerError as failure:
             self.failure, self.ended = failure, True
+
+    def hang_up(self) -> None:
+        """The coordinator is gone: after what still waits, the stream ends."""
+        while self.can_run():
+            self.run()
+        if self.ended:
+            return
+        self._connection.receive_eof()
+        try:
+            self._connection.next_frame()
+        except PeerError as failure:
+            self.failure = failure
+        self.ended = True
 
     def can_run(self) -> bool:
         return bool(self._inbox) and not self.ended
@@ -127,4 +157,6 @@ class SimPipe(Pipe):
         return -1
 
     def close(self) -> None:
-        self.closed = True
+        if not self.closed:
+            self.closed = True
+            self._worker.hang_up()
