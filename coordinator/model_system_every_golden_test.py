@@ -1,4 +1,4 @@
-"""Every golden shape, program, degree and element type through the real `score` path.
+"""Every golden shape, program, degree and element type, and the long prompts, through `score`.
 
 Run by hand (tagged manual): it starts some hundred groups of worker processes. Each case's
 differences and regret are in its JUnit XML.
@@ -34,3 +34,22 @@ def test_logprobs_are_within_the_gates(
 ) -> None:
     sequences = golden_loader.load_short(run.shape)
     record_testsuite_property(str(run), str(gated(folders[run.shape], run, sequences)))
+
+
+@pytest.mark.parametrize("compute", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("shape", "program", "degree"),
+    [("deep", "replicated", 2), ("deep", "sharded", 1), ("tp4", "sharded", 4)],
+)
+def test_long_prompts_are_within_the_gates(
+    folders: Folders,
+    shape: str,
+    program: str,
+    degree: int,
+    compute: str,
+    record_testsuite_property: Callable[[str, object], None],
+) -> None:
+    """4097 and 8192 tokens, prefilled 512 at a time."""
+    run = GoldenRun(shape, program, degree, compute)
+    sequences = [sequence for sequence, _ in golden_loader.load_long(shape)]
+    record_testsuite_property(f"long-{run}", str(gated(folders[shape], run, sequences)))
