@@ -33,7 +33,7 @@ def score_parser(context: CallContext) -> StrictParser:
     parser.option("--prefill-tokens", "N", "tokens per step (default: --max-step-tokens)")
     parser.option("--decode-from", "K", "from position K on, one token per step")
     parser.option("--out", "FILE", "where the result goes (default: standard output)")
-    parser.option("--ledger", "DIR", "folder for the ledger of the run (default: none is kept)")
+    parser.option("--ledger", "DIR", "folder for the record of the run (default: none is kept)")
     add_model_options(parser, many_requests=False)
     return parser
 

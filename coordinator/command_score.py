@@ -12,9 +12,10 @@ from coordinator.model_options import ScoreOptions
 from coordinator.model_run import ModelBindings, running_model
 from coordinator.model_session import ModelSession
 from coordinator.model_setup import set_up
-from coordinator.run_files import LEDGER, RunFiles
+from coordinator.run_files import LEDGER, MANIFEST, TAPE, RunFiles
 from coordinator.score_plans import ScoreRequest, plans, score_request
 from errors import ConfigError, TPError
+from manifest.run_manifest import RunManifest
 from program.artifacts import ScoredPosition
 from wire.recorder import Recorder
 
@@ -69,11 +70,12 @@ def read_tokens(path: Path) -> tuple[int, ...]:
 def score(options: ScoreOptions, bindings: ModelBindings) -> ScoreResult:
     """Run the tokens through the model once. Raises ConfigError, PeerError, TPError.
 
-    The ledger of a failed run is written too; it ends with the failure.
+    The record of a failed run is written too; its ledger ends with the failure.
     """
     tokens = read_tokens(options.tokens)
     manifest = options.manifest
     setup = set_up(manifest, bindings.machine, positions_max=max(1, len(tokens)))
+    manifest = manifest.with_identities(bindings.source, setup.spec.arithmetic)
     context_tokens = setup.config.max_position_embeddings
     request = score_request(tokens, options, setup.capacity.limits, context_tokens)
     files = RunFiles(options.ledger, "--ledger") if options.ledger is not None else None
@@ -84,12 +86,19 @@ def score(options: ScoreOptions, bindings: ModelBindings) -> ScoreResult:
             reports = session.reports
     except TPError:
         if files is not None:
-            files.write(LEDGER, recorder.ledger())
+            _record(files, manifest, recorder)
         raise
     if files is not None:
-        files.write(LEDGER, recorder.ledger())
+        _record(files, manifest, recorder)
         files.write_loads(reports)
     return result
+
+
+def _record(files: RunFiles, manifest: RunManifest, recorder: Recorder) -> None:
+    """What `coordinator ledger` shows."""
+    files.write(MANIFEST, manifest.to_json_bytes())
+    files.write(LEDGER, recorder.ledger())
+    files.write(TAPE, recorder.tape())
 
 
 def score_tokens(session: ModelSession, request: ScoreRequest) -> ScoreResult:

@@ -90,6 +90,26 @@ def test_what_the_model_cannot_run_is_refused_before_a_worker_starts(
     assert refusal.value.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"ranks": 3}, "config.degree"),
+        ({"model__device_ordinals": "5,6"}, "config.devices"),
+        ({"model__rank_memory_bytes": 1_000_000}, "config.capacity"),
+        ({"model__max_step_tokens": 100_000}, "config.invalid"),
+        ({"model__checkpoint": "/missing"}, "checkpoint.unreadable"),
+    ],
+)
+def test_runs_that_cannot_be_are_refused_before_a_worker_starts(
+    folder: Path, tmp_path: Path, fields: dict[str, object], code: str
+) -> None:
+    path = tmp_path / "tokens.json"
+    path.write_text("[1]")
+    with pytest.raises(ConfigError) as refusal:
+        score(score_options(model_run(folder, **fields), path), bindings(no_workers))
+    assert (refusal.value.code, refusal.value.exit_code) == (code, 2)
+
+
 def test_a_ledger_folder_that_cannot_be_written_is_refused_before_a_worker_starts(
     folder: Path, tmp_path: Path
 ) -> None:

@@ -133,7 +133,7 @@ def _dispatch(options: Options, environment: Mapping[str, str], page: TextIO) ->
             return _replay(options, environment, page)
         case PlanOptions() | ScoreOptions() | GenerateOptions():
             watch = watch_for(sys.stderr, environment)
-            bindings = ModelBindings(_launcher, visible_machine, watch)
+            bindings = ModelBindings(_launcher, visible_machine, watch, SOURCE_DIGEST)
             return run_model_command(options, bindings, page)
         case ServeOptions():
             watch = watch_for(sys.stderr, environment)

@@ -24,7 +24,7 @@ class ScoreOptions:
     top: alternatives per position; None for 64, or all of a smaller vocabulary. last: None for all
     positions, else how many at the end. prefill_tokens: tokens per step; None for as many as it
     takes. decode_from: from this position on, one token per step; None for no such position.
-    out: None for standard output. ledger: folder for the run's ledger, None to keep none.
+    out: None for standard output. ledger: folder for the run's record, None to keep none.
     """
 
     manifest: RunManifest

@@ -31,11 +31,15 @@ def unwatched(setup: ModelSetup, pids: Mapping[int, int]) -> AbstractContextMana
 
 @dataclass(frozen=True)
 class ModelBindings:
-    """What the composition root provides: how workers start, and what the machine offers."""
+    """What the composition root provides: how workers start, and what the machine offers.
+
+    source: identity of the sources, for what a run records of itself; empty in tests.
+    """
 
     launcher: Callable[[RunManifest], Launcher]
     machine: Callable[[], Machine]
     watch: LoadWatch = unwatched
+    source: str = ""
 
 
 @contextmanager

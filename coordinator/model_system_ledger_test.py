@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from itertools import groupby
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from coordinator.command_plan import plan
 from coordinator.command_score import score
 from coordinator.golden_scores import Folders, GoldenRun
+from coordinator.ledger_view import ledger_lines
 from coordinator.model_cases import MACHINE, bindings, score_options
+from coordinator.options import LedgerOptions, ReplayOptions
+from coordinator.recording import read_recording
+from coordinator.replay import show_replay
 from coordinator.run_files import LEDGER, LOADS
+from coordinator.terminal import Style
+from errors import ConfigError
 from manifest.run_manifest import RunManifest
 from testdata.golden.shapes import SHAPES, Shape
 from testdata.golden.tensor_shapes import skipped_tensors, text_tensors
@@ -113,3 +121,20 @@ def test_a_run_leaves_the_reports_of_its_loads(folders: Folders, tmp_path: Path)
         (read, skipped),
         (read, skipped),
     ]
+
+
+def test_a_run_can_be_looked_at_frame_by_frame(folders: Folders, tmp_path: Path) -> None:
+    run = GoldenRun("base", "sharded", 2, "float32")
+    entries = ledger_of(run.manifest(folders["base"]), tmp_path)
+    recording = read_recording(tmp_path / "run")
+    assert recording.entries == entries
+    assert recording.manifest.program == "qwen35/sharded"
+    options = LedgerOptions(tmp_path / "run", rank=1, kind="PARTIAL", phase="layers.0.mixer")
+    shown = list(ledger_lines(recording, options, Style()))
+    assert shown[-1] == f"{len(STEPS)} of {len(entries)} frames"
+    with pytest.raises(ConfigError):
+        show_replay(ReplayOptions(tmp_path / "run", "worker"), no_worker, StringIO(), Style())
+
+
+def no_worker(rank: int) -> NoReturn:
+    raise AssertionError("a worker was about to be started")

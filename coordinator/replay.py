@@ -13,6 +13,8 @@ from coordinator.replay_coordinator import replay_coordinator
 from coordinator.replay_result import render_replay
 from coordinator.replay_worker import WorkerOpener, replay_worker
 from coordinator.terminal import Style
+from errors import ConfigError
+from manifest.value_rules import shown
 
 
 def show_replay(
@@ -23,6 +25,9 @@ def show_replay(
     open_worker: a pipe to a fresh worker of a rank. Raises ConfigError for a broken folder.
     """
     recording = read_recording(options.directory)
+    if recording.manifest.model is not None:
+        rule = "is of a model, whose load reports differ from run to run; only the block replays"
+        raise ConfigError.single("DIR", shown(options.directory), rule)
     which = "all ranks" if options.rank is None else f"rank {options.rank}"
     if options.role == "worker":
         result = replay_worker(recording, options.rank, open_worker)
