@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from errors import MisuseError
+from model.crew import Crew
 from model.ops import Array
 from model.qwen35 import Qwen35Executor, StepOutcome
 from model.qwen35_weights import LoadReport, load_weights
@@ -80,6 +81,7 @@ def open_ranks(
     pages: int = 64,
     page_tokens: int = 16,
     tokens_per_step: int = 4096,
+    threads: int = 1,
 ) -> Lockstep:
     """Load every rank of a program from a checkpoint folder, with memory of nobody set to NaN."""
     config = read_config(folder)
@@ -94,11 +96,13 @@ def open_ranks(
         tokens_per_step=tokens_per_step,
     )
     executors, reports = [], []
+    crew = Crew(threads)
     for rank in range(world_size):
         weights, report = load_weights(
-            config, program, checkpoint, rank, weights_dtype=weights_dtype
+            config, program, checkpoint, rank, weights_dtype=weights_dtype, crew=crew
         )
-        executors.append(Qwen35Executor(config, program, weights, limits, poison=True))
+        executor = Qwen35Executor(config, program, weights, limits, crew=crew, poison=True)
+        executors.append(executor)
         reports.append(report)
     return Lockstep(config, program, limits, executors, reports)
 

@@ -106,18 +106,37 @@ class Sublayers:
         key, value = projected[:, width:].reshape(tokens, 2, kv_heads, head_dim).swapaxes(0, 1)
         query = rotate(rms_norm(query, weights.query_scale, eps), *rotation)
         key = rotate(rms_norm(key, weights.key_scale, eps), *rotation)
-        output = np.empty_like(query)
         for span in spans:
-            self._state.write_context(
-                ordinal, span.pages, span.start, key[span.tokens], value[span.tokens]
-            )
-
-            def read(start: int, stop: int, pages: PageTable = span.pages) -> tuple[Array, Array]:
-                return self._state.read_context(ordinal, pages, start, stop)
-
-            output[span.tokens] = causal_attention(query[span.tokens], span.start, read)
+            at = span.tokens
+            self._state.write_context(ordinal, span.pages, span.start, key[at], value[at])
+        output = self._attended(ordinal, query, spans)
         output *= sigmoid(gate)
         return weights.output(output.reshape(tokens, -1))
+
+    def _attended(self, ordinal: int, query: Array, spans: Sequence[Span]) -> Array:
+        """Every span's queries over its own cached context: [tokens, heads, head_dim]."""
+        kv_heads = self._local.local_key_value_heads
+        group = self._local.local_attention_heads // kv_heads
+        output = np.empty_like(query)
+
+        def part(first: int, last: int) -> None:
+            """KV heads first .. last - 1 with the query heads that read them."""
+            heads = slice(first * group, last * group)
+            for span in spans:
+
+                def read(
+                    start: int, stop: int, pages: PageTable = span.pages
+                ) -> tuple[Array, Array]:
+                    keys, values = self._state.read_context(ordinal, pages, start, stop)
+                    return keys[first:last], values[first:last]
+
+                output[span.tokens, heads] = causal_attention(
+                    query[span.tokens, heads], span.start, read
+                )
+
+        scores = sum(span.count * (span.start + span.count) for span in spans)
+        self._crew_for(scores * query.shape[1]).share(part, kv_heads)
+        return output
 
     def linear_attention(
         self,

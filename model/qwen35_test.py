@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from errors import ContractError, MisuseError
+from model import linear, qwen35_layers
 from model.golden_gates import Folders
 from model.lockstep import Lockstep, Requests, open_ranks
 from model.ops import Array
@@ -103,6 +104,24 @@ def test_where_pages_lie_does_not_change_a_bit(folders: Folders) -> None:
     ]
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
+
+
+def test_threads_do_not_change_a_bit(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "_SHARED_BYTES_MIN", 0)
+    monkeypatch.setattr(qwen35_layers, "_SHARED_ELEMENTS_MIN", 0)
+    ids = [prompt("tp4", count, f"request {count}") for count in (90, 33)]
+    results = []
+    for threads in (1, 2, 3):
+        ranks = open_ranks(folders["tp4"], Variant.SHARDED, 2, slots=2, pages=9, threads=threads)
+        requests = Requests(ranks)
+        requests.admit(0, 90)
+        requests.admit(1, 33)
+        parts = [requests.run({0: ids[0][:80], 1: ids[1][:32]})]
+        parts.append(requests.run({0: ids[0][80:], 1: ids[1][32:]}))
+        results.append([part[slot] for part in parts for slot in (0, 1)])
+    for result in results[1:]:
+        for found, expected in zip(result, results[0], strict=True):
+            np.testing.assert_array_equal(found, expected)
 
 
 # --- ranks ------------------------------------------------------------------------------------

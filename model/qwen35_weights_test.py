@@ -229,6 +229,38 @@ def test_weights_that_are_not_finite_are_refused_when_asked(
     assert caught.value.problems[0].field == name
 
 
+def stored_as_float16(path: Path) -> None:
+    """Rewrite a float32 file with every tensor in float16."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header, body, end = json.loads(data[8 : 8 + length]), b"", 0
+    for fields in sorted(
+        (fields for name, fields in header.items() if name != "__metadata__"),
+        key=lambda fields: int(fields["data_offsets"][0]),
+    ):
+        start, stop = (8 + length + offset for offset in fields["data_offsets"])
+        body += np.frombuffer(data[start:stop], "<f4").astype("<f2").tobytes()
+        fields["dtype"] = "F16"
+        fields["data_offsets"] = [end, len(body)]
+        end = len(body)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + body)
+
+
+@pytest.mark.parametrize("choice", [WeightsDtype.AUTO, WeightsDtype.FLOAT32])
+def test_weights_stored_in_float16(tmp_path: Path, choice: WeightsDtype) -> None:
+    shape = replace(BASE, shards=1)
+    write_checkpoint(tmp_path, shape, SEED)
+    stored_as_float16(tmp_path / "model.safetensors-00001-of-00001.safetensors")
+    weights, report = load(tmp_path, Variant.SHARDED, 2, 1, weights_dtype=choice)
+    held = held_slices(weights, shape)
+    for key, array in expected_slices(shape, Variant.SHARDED, 1, 2).items():
+        np.testing.assert_allclose(held[key], array.astype(np.float16), rtol=1e-3, atol=1e-6)
+    # Vectors are held in float32 either way.
+    widened = report.bytes_held > 1.9 * report.bytes_read
+    assert widened == (choice is WeightsDtype.FLOAT32)
+
+
 def peak_rss_above_now(action: object) -> int:
     """Growth of the peak resident size of this process while `action` runs, in bytes."""
 
