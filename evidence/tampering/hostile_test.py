@@ -9,6 +9,7 @@ from resource import RUSAGE_SELF, getrusage
 
 import pytest
 
+from evidence.package import CASES
 from evidence.tampering.committed import committed_files, write_files
 from evidence.tampering.hostile import CASE, HOSTILITIES
 from verifier.package.findings import Finding
@@ -88,6 +89,23 @@ def test_a_hostile_source_tree(package: Path, tmp_path: Path) -> None:
 def test_every_case_of_a_package_without_anything(tmp_path: Path) -> None:
     found = {finding.code for finding in verify(tmp_path)}
     assert {"package.files", "package.schema", "matrix.coverage", "case.tape"} <= found
+
+
+@pytest.mark.parametrize(
+    ("new", "code"),
+    [
+        ('"case":"x","epoch":1', "matrix.coverage"),
+        (f'"case":"{CASE}","epoch":"1"', "package.schema"),
+    ],
+)
+def test_a_case_alone_without_a_usable_record(new: str, code: str, folder: Path) -> None:
+    """Asked for alone, a case of which nothing is claimed does not hold either."""
+    cases = folder / CASES
+    assert verify(folder, only=[CASE]) == []
+    text = cases.read_text("ascii")
+    cases.unlink()
+    cases.write_text(text.replace(f'"case":"{CASE}","epoch":1', new), "ascii")
+    assert {finding.code for finding in verify(folder, only=[CASE])} == {code}
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

@@ -87,6 +87,29 @@ def test_one_case(package: Path, alone: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        (f'"case":"{ONE_CASE}"', '"case":"x"', "matrix.coverage"),
+        (f'"case":"{ONE_CASE}","epoch":1', f'"case":"{ONE_CASE}","epoch":"1"', "package.schema"),
+    ],
+)
+def test_a_case_without_a_usable_record_does_not_hold(
+    old: str, new: str, code: str, package: Path, alone: Path
+) -> None:
+    cases = package / "cases.jsonl"
+    data = cases.read_text("ascii")
+    assert old in data
+    cases.write_text(data.replace(old, new), "ascii")
+    try:
+        result = run(alone, "--evidence", str(package), "--case", ONE_CASE, "--json")
+    finally:
+        cases.write_text(data, "ascii")
+    found = {(each["code"], each["case"]) for each in json.loads(result.stdout)["findings"]}
+    assert result.returncode == 1
+    assert (code, ONE_CASE) in found
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         [],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,6 +91,8 @@ def verify(
     findings = Findings()
     package = bundle.load(Package(root), matrix, source)
     claims = package.claims()
+    if only:
+        _check_records(package, findings, sorted(set(only)), disabled)
     for name in sorted(only or matrix):
         one = run.load(package, matrix[name], claims.get(name))
         for code, case_check in CASE_CHECKS.items():
@@ -99,6 +101,23 @@ def verify(
     if not only:
         _check_whole(package, findings, disabled)
     return Verdict(findings, len(only or matrix), not only, source is not None)
+
+
+def _check_records(
+    package: Bundle, findings: Findings, names: Sequence[str], disabled: Collection[str]
+) -> None:
+    """That there is something to check of each case, which the whole package's checks see to."""
+    listed = [each.get("case") for each in package.listed]
+    usable = package.by_name()
+    for name in names:
+        if listed.count(name) != 1:
+            code, message = "matrix.coverage", f"the case stands {listed.count(name)} times"
+        elif name not in usable:
+            code, message = "package.schema", "the record of the case has another form"
+        else:
+            continue
+        if code not in disabled:
+            Log(findings, code).found(message, name)
 
 
 def _check_whole(package: Bundle, findings: Findings, disabled: Collection[str]) -> None:

@@ -67,9 +67,26 @@ def verify(
     """
     opened = open_package(package, source)
     findings = verify_cases(opened, only or _CASES, disabled)
-    if not only:
-        findings += verify_whole(opened, disabled)
+    findings += verify_records(opened, only, disabled) if only else verify_whole(opened, disabled)
     return findings
+
+
+def verify_records(
+    package: Package, case_ids: Collection[str], disabled: Collection[str] = ()
+) -> list[Finding]:
+    """That there is something to check of each case, which `verify_whole` sees to otherwise."""
+    listed = [record.get("case") for record in package.documents.listed]
+    findings = Findings()
+    for case_id in sorted(set(case_ids)):
+        if listed.count(case_id) != 1:
+            code, message = "matrix.coverage", f"stands {listed.count(case_id)} times"
+        elif case_id not in package.documents.by_case:
+            code, message = "package.schema", "the record has another form"
+        else:
+            continue
+        if code not in disabled:
+            Log(findings, code, case_id).found(message)
+    return list(findings)
 
 
 def open_package(package: Path | Store, source: Path | None = None) -> Package:
