@@ -25,7 +25,7 @@ from wire.socket_pipe import Listener, SocketPipe, Source, wait_readable
 HELLO_PHASE = "hello"
 AGREED_HELLO = ("little", "<f4")
 # How often a run looks whether one of its own processes ended before it could connect.
-_LIVENESS_S = 0.05
+LIVENESS_MS = 50
 # Connections that may wait for their HELLO at once. A worker says it at once, so the one that has
 # been silent for longest is the one to close when there are more.
 PENDING_MAX = 64
@@ -98,7 +98,7 @@ class Acceptor:
         ended = self._ended()
         waiting = list(self._pending)
         sources: list[Source] = [self._listener, *(pending.pipe for pending in waiting)]
-        ready = wait_readable(sources, min(deadline, now + _LIVENESS_S))
+        ready = wait_readable(sources, min(deadline, now + LIVENESS_MS / 1000))
         for index in ready:
             if index > 0:
                 self._read(waiting[index - 1], deadline)

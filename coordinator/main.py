@@ -57,7 +57,7 @@ from wire.link import Pipe
 
 # The socket listens before a worker is started, so a worker that cannot connect at once has lost
 # its coordinator, which it must not outlive by more than 5 s (docs/spec/session.md S2).
-_CONNECT_MS: Final = 2_000
+CONNECT_MS: Final = 2_000
 _STDOUT_CLOSED: Final = 128 + signal.SIGPIPE
 
 
@@ -77,7 +77,7 @@ def _judge(output: bytes, manifest: RunManifest) -> Verdict:
 
 def _launcher(manifest: RunManifest) -> Launcher:
     fault = manifest.fault
-    extra: tuple[str, ...] = ("--connect-ms", str(_CONNECT_MS))
+    extra: tuple[str, ...] = ("--connect-ms", str(CONNECT_MS))
     if fault is None:
         program = worker_program()
         return ExecLauncher(program.argv, program.env, extra)

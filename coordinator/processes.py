@@ -16,7 +16,7 @@ from coordinator.interruption import held
 from coordinator.last_words import LastWords
 from errors import TPError
 
-_KILL_MS = 5_000
+KILL_MS = 5_000
 
 
 class WorkerProcess(Protocol):
@@ -157,7 +157,7 @@ class Workers:
         killed = [process for process in self._running if process.poll() is None]
         for process in killed:
             process.kill()
-        deadline = time.monotonic() + _KILL_MS / 1000
+        deadline = time.monotonic() + KILL_MS / 1000
         for process in list(self._running):
             status = process.wait(deadline)
             if status is not None:

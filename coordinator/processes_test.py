@@ -211,7 +211,7 @@ class ScriptedLauncher:
 def test_one_that_cannot_be_killed_does_not_save_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(processes, "_KILL_MS", 1)
+    monkeypatch.setattr(processes, "KILL_MS", 1)
     scripted = ScriptedLauncher()
     workers = Workers(scripted)
     workers.start(3, "unix:/nowhere")
