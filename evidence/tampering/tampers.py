@@ -311,4 +311,8 @@ TAMPERS: Final[dict[str, Tamper]] = {
     "a turned cell": _text("figure.value", FIGURE, 'class="fault"', 'class="fault" transform=""'),
     "a turned figure": _files("figure.value", _turn_figure, alone=True),
     "a script": _text("figure.value", FIGURE, "<style>", "<script/><style>"),
+    "a hidden cell": _text("figure.value", FIGURE, 'class="fault"', 'class="fault" display="none"'),
+    "a style of bars": _text("figure.value", FIGURE, "<style>", "<style>.bytes{display:none}"),
+    "a style from elsewhere": _text("figure.value", FIGURE, "<style>", '<style>@IMPORT "a.css";'),
+    "a turned axis": _text("figure.value", FIGURE, 'viewBox="0 0', 'viewBox="9 0'),
 }

@@ -172,6 +172,9 @@ def drop_source(made: sample.Json) -> None:
 
 ZEROS = "0" * 64
 FIRST_POINT = '<circle class="case"'
+POINT_STYLE = "<style>.case{display:none}</style>"
+IMPORT = '<style>@IMPORT "http://example.org/a.css";</style>'
+HTML = '<img xmlns="http://www.w3.org/1999/xhtml" src="http://example.org/a.png"/>'
 TAMPERS: dict[str, tuple[str, Edit]] = {
     "an extra file": ("package.files", lambda files: files.update({"notes.txt": b"x"})),
     "a missing file": ("package.files", without("figure.svg")),
@@ -255,6 +258,19 @@ TAMPERS: dict[str, tuple[str, Edit]] = {
     ),
     "a moved group": ("figure.value", replaced("figure.svg", ' width="', ' transform="" width="')),
     "a script": ("figure.value", replaced("figure.svg", "<title>", "<script/><title>")),
+    "a hidden point": ("figure.value", replaced("figure.svg", ' cx="', ' display="none" cx="')),
+    "a style of points": (
+        "figure.value",
+        replaced("figure.svg", "<circle", f"{POINT_STYLE}<circle"),
+    ),
+    "a style from elsewhere": (
+        "figure.value",
+        replaced("figure.svg", "<circle", f"{IMPORT}<circle"),
+    ),
+    "a picture of another kind": (
+        "figure.value",
+        replaced("figure.svg", "<circle", f"{HTML}<circle"),
+    ),
 }
 
 # These alter what hashing the records again would repair or could not read.
