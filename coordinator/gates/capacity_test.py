@@ -24,6 +24,7 @@ from errors import ConfigError, PeerError, RequestError
 from manifest.run_manifest import from_flags
 from program.capacity import Capacity, CapacityInput, plan_capacity
 from program.spec import ProgramSpec
+from simulation import mutant_worker
 from testdata.golden.seeded_checkpoint import tokens, write_checkpoint
 from testdata.golden.shapes import SHAPES
 
@@ -107,7 +108,7 @@ def test_sharded_state_is_half(folder: Path) -> None:
 
 def test_a_rank_that_holds_more_is_refused(folder: Path) -> None:
     """An accidental replica."""
-    worker = Worker("simulation.mutant_worker", ("--mutation", "holds_twice"))
+    worker = Worker(mutant_worker.__name__, ("--mutation", "holds_twice"))
     with pytest.raises(PeerError) as failure, live(folder, LiveOptions(worker=worker)):
         pass
     assert (failure.value.code, failure.value.rank) == ("contract.allocation", 0)

@@ -15,6 +15,7 @@ from coordinator.gates.exits import SCENES
 from coordinator.gates.live import Live, LiveOptions, Worker, live
 from coordinator.gates.probe import Probe, probe
 from errors import PeerError
+from simulation import mutant_worker
 from testdata.golden.seeded_checkpoint import write_checkpoint
 from testdata.golden.shapes import SHAPES
 
@@ -87,7 +88,7 @@ def of_two_ranks(folder: Path) -> Probe:
 def test_a_worker_that_keeps_state_is_noticed(
     folder: Path, of_two_ranks: Probe, mutation: str, poison: bool
 ) -> None:
-    worker = Worker("simulation.mutant_worker", ("--mutation", mutation))
+    worker = Worker(mutant_worker.__name__, ("--mutation", mutation))
     with live(folder, LiveOptions(poison=poison, worker=worker)) as service:
         assert notices(service, of_two_ranks)
 

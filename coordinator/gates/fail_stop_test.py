@@ -21,6 +21,7 @@ from coordinator.gates.live import Live, LiveOptions, Request, Worker, live
 from coordinator.process_table import children, open_descriptors, process_state
 from coordinator.request import Outcome, Update
 from errors import PeerError
+from simulation import serving_worker
 from simulation.faults import FaultKind
 from simulation.serving_faults import IDLE_PHASE, AnyFault, ServingFault
 from testdata.golden.seeded_checkpoint import write_checkpoint
@@ -84,7 +85,7 @@ def faulty(case: Case, ranks: int = RANKS) -> Worker:
     values = {"fault": case.kind, "fault-rank": case.rank, "fault-phase": case.phase}
     values |= {"fault-epoch": 1 + STEP, "ranks": ranks}
     arguments = [part for name, value in values.items() for part in (f"--{name}", str(value))]
-    return Worker("simulation.serving_worker", tuple(arguments))
+    return Worker(serving_worker.__name__, tuple(arguments))
 
 
 def waiting_for(case: Case, ranks: int = RANKS) -> LiveOptions:

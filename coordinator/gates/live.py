@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+import worker.main
 from coordinator.engine import Engine
 from coordinator.engine_inbox import Inbox
 from coordinator.fake_ranks import ListOutbox
@@ -50,7 +51,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
 class Worker:
     """Which program a rank's process runs, and with what further arguments."""
 
-    module: str = "worker.main"
+    module: str = worker.main.__name__
     arguments: tuple[str, ...] = ()
 
     def launcher(self, _: RunManifest) -> ExecLauncher:

@@ -19,6 +19,7 @@ from coordinator.group import Group
 from coordinator.request import Outcome, RequestEvent
 from errors import PeerError
 from program.plan import StepPlan
+from simulation import mutant_worker
 from testdata.golden.seeded_checkpoint import tokens, write_checkpoint
 from testdata.golden.shapes import SHAPES
 from wire.canonical import JsonObject
@@ -249,7 +250,7 @@ def test_the_same_scene_has_the_same_ledger(folder: Path) -> None:
 def test_a_worker_that_mixes_up_requests_is_noticed(folder: Path, mutation: str) -> None:
     with live(folder, LiveOptions(ranks=1)) as service:
         alone = alone_of(service)
-    worker = Worker("simulation.mutant_worker", ("--mutation", mutation))
+    worker = Worker(mutant_worker.__name__, ("--mutation", mutation))
     options = replace(LiveOptions(ranks=1), worker=worker)
     with live(folder, options) as service, pytest.raises((AssertionError, PeerError)):
         demand_as_alone(play(service, None), alone)

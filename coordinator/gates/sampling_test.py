@@ -14,6 +14,7 @@ import pytest
 from coordinator.gates.compare import LOGPROB_TOLERANCE, demand_same
 from coordinator.gates.live import Live, LiveOptions, Request, Worker, live
 from coordinator.request import Outcome
+from simulation import mutant_worker
 from testdata.golden.seeded_checkpoint import tokens, write_checkpoint
 from testdata.golden.shapes import SHAPES
 
@@ -164,7 +165,7 @@ def test_ranks_do_not_matter(folder: Path, alone: Found) -> None:
 
 @pytest.mark.parametrize("mutation", ["uniform_by_step", "logprobs_change_token"])
 def test_a_worker_that_samples_otherwise_is_noticed(folder: Path, mutation: str) -> None:
-    worker = Worker("simulation.mutant_worker", ("--mutation", mutation))
+    worker = Worker(mutant_worker.__name__, ("--mutation", mutation))
     with live(folder, LiveOptions(ranks=1, worker=worker)) as service:
         expected = {}
         for name in PARAMETERS:

@@ -16,13 +16,16 @@ from typing import Any, Final
 
 import pytest
 
+import worker.main
 from coordinator.deadlines import WAITS
+from coordinator.gates import serve_process
 from coordinator.gates.serve_process import ENVIRONMENT
 from coordinator.process_table import process_state, wait_until
 from testdata.golden.seeded_checkpoint import write_checkpoint
 from testdata.golden.shapes import SHAPES
 
 ANSWER_S: Final = 60.0
+WORKER: Final = worker.main.__name__
 MEMORY: Final = ("--rank-memory-bytes", str(140 << 20), "--max-step-tokens", "8")
 PROMPT: Final = [5, 6, 7]
 
@@ -103,8 +106,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def command(worker: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "coordinator.gates.serve_process", worker, "--", *arguments]
+def command(module: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", serve_process.__name__, module, "--", *arguments]
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -112,16 +115,14 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @contextmanager
-def serving(
-    folder: Path, home: Path, options: Sequence[str] = (), worker: str = "worker.main"
-) -> Iterator[Serving]:
+def serving(folder: Path, home: Path, options: Sequence[str] = ()) -> Iterator[Serving]:
     """A service that is ready. Afterwards neither it nor anything it made may be left."""
     path = home / "s"
     temporary = home / "t"
     temporary.mkdir()
     arguments = ("serve", "--control", f"unix:{path}", "--checkpoint", str(folder), *MEMORY)
     process = subprocess.Popen(
-        command(worker, *arguments, *options),
+        command(WORKER, *arguments, *options),
         env=environment(temporary),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -145,7 +146,7 @@ def serving(
 def state_page(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     arguments = ("state", "--control", f"unix:{path}", *options)
     return subprocess.run(
-        command("worker.main", *arguments),
+        command(WORKER, *arguments),
         env=environment(path.parent),
         capture_output=True,
         text=True,

@@ -14,6 +14,7 @@ from coordinator.gates.soak import resources, soak
 from coordinator.process_table import children, open_descriptors
 from coordinator.request import Outcome, RequestEvent
 from errors import PeerError
+from simulation import mutant_worker
 from testdata.golden.seeded_checkpoint import write_checkpoint
 from testdata.golden.shapes import SHAPES
 
@@ -40,7 +41,7 @@ def test_soak(folder: Path) -> None:
 
 @pytest.mark.parametrize("mutation", ["stale_recurrent", "forgets_after_a_while"])
 def test_a_leak_of_state_is_noticed(folder: Path, mutation: str) -> None:
-    worker = Worker("simulation.mutant_worker", ("--mutation", mutation))
+    worker = Worker(mutant_worker.__name__, ("--mutation", mutation))
     options = LiveOptions(ranks=1, pages=20, poison=False, worker=worker)
     with live(folder, options) as service, pytest.raises((AssertionError, PeerError)):
         soak(service, 30, seed=1)

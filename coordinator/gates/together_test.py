@@ -16,6 +16,7 @@ from coordinator.gates.compare import demand_same
 from coordinator.gates.live import Live, LiveOptions, Request, Worker, live
 from coordinator.request import Outcome
 from errors import PeerError
+from simulation import mutant_worker
 from testdata.golden.seeded_checkpoint import tokens, write_checkpoint
 from testdata.golden.shapes import SHAPES
 
@@ -114,7 +115,7 @@ def test_any_budget(folder: Path, reference: Answers, budget: int) -> None:
 def test_requests_that_reach_into_each_other_are_noticed(
     folder: Path, reference: Answers, mutation: str
 ) -> None:
-    worker = Worker("simulation.mutant_worker", ("--mutation", mutation))
+    worker = Worker(mutant_worker.__name__, ("--mutation", mutation))
     options = replace(options_of("qwen35/sharded", 1), worker=worker)
     with live(folder, options) as running, pytest.raises((AssertionError, PeerError)):
         demand_answers(together(running, range(8), gap_turns=1), reference)
