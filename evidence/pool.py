@@ -13,22 +13,22 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
-from errors import EvidenceError, PeerError, TPError
-from errors.tree import ContractError, DeadlineError, ProtocolError
+from errors import EvidenceError, TPError
 from evidence.matrix import FAULT_CODES, Case
+from evidence.package import LEDGER, OUTPUT, TAPE
 from evidence.record import CaseRun
 from evidence.runner import run_case
-from wire.canonical import decode_canonical, encode_canonical
-from wire.ledger import read_ledger
+from evidence.stored_run import stored_run
 
 _INDEX = struct.Struct("!H")
-_FAILURES: dict[str, type[PeerError]] = {
-    kind.family: kind for kind in (ProtocolError, ContractError, DeadlineError)
-}
+# Files of a finished case beside those of the package.
+_SECONDS: Final = "seconds"
+_FAILED: Final = "failed"
 Progress = Callable[[int, int, str], None]
 
 
@@ -42,8 +42,19 @@ class Finished(NamedTuple):
 def run_cases(cases: Sequence[Case], jobs: int, progress: Progress) -> list[Finished]:
     """Run all cases with `jobs` processes; progress(done, total, case id) after each.
 
-    Raises EvidenceError or another TPError with the first case that did not end as it must.
+    Raises EvidenceError with the first case that did not end as it must.
     """
+    results = try_cases(cases, jobs, progress)
+    failures = (result for result in results.values() if isinstance(result, EvidenceError))
+    for failure in failures:
+        raise failure
+    return [result for result in results.values() if isinstance(result, Finished)]
+
+
+def try_cases(
+    cases: Sequence[Case], jobs: int, progress: Progress
+) -> Mapping[str, Finished | EvidenceError]:
+    """As `run_cases`, but every case is run, and what is wrong with one is its result."""
     # Cases that must time out sleep most of their time: started first, they overlap the rest.
     order = sorted(range(len(cases)), key=lambda index: not _times_out(cases[index]))
     with tempfile.TemporaryDirectory(prefix="rankproof-evidence-") as folder:
@@ -55,13 +66,9 @@ def run_cases(cases: Sequence[Case], jobs: int, progress: Progress) -> list[Fini
             os.close(tasks)
             os.close(done)
             statuses = _reap(pids)
-        failures = sorted(results.glob("*.failed"))
-        if failures:
-            case_id = failures[0].stem
-            raise EvidenceError("case.outcome", failures[0].read_text(), case_id=case_id)
         if any(statuses):
-            raise TPError("evidence.job", f"a job process ended with {max(statuses)}")
-        return [_read(results, case) for case in cases]
+            raise TPError("evidence.job", f"a job process ended with {max(statuses, key=abs)}")
+        return {case.case_id: _read(results / case.case_id, case) for case in cases}
 
 
 def _times_out(case: Case) -> bool:
@@ -93,71 +100,43 @@ def _job(tasks: int, done: int, cases: Sequence[Case], results: Path) -> NoRetur
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         while piece := os.read(tasks, _INDEX.size):
             (index,) = _INDEX.unpack(piece)
-            _run_one(cases[index], results)
+            _run_one(cases[index], results / cases[index].case_id)
             os.write(done, piece)
         status = 0
-    except TPError:
-        status = 3
+    except BaseException:
+        traceback.print_exc()
     finally:
+        # Never back into the parent's stack: its open files and exit handlers are not ours.
         sys.stderr.flush()
         os._exit(status)
 
 
-def _run_one(case: Case, results: Path) -> None:
+def _run_one(case: Case, folder: Path) -> None:
+    folder.mkdir()
     started = time.perf_counter()
     try:
         run = run_case(case)
     except TPError as failure:
-        (results / f"{case.case_id}.failed").write_text(failure.diagnostics())
-        raise
-    folder = results / case.case_id
-    folder.mkdir()
-    (folder / "seconds").write_text(str(time.perf_counter() - started))
-    (folder / "ledger").write_bytes(run.ledger)
-    (folder / "tape").write_bytes(run.tape)
+        (folder / _FAILED).write_text(failure.diagnostics())
+        return
+    (folder / _SECONDS).write_text(str(time.perf_counter() - started))
+    (folder / LEDGER).write_bytes(run.ledger)
+    (folder / TAPE).write_bytes(run.tape)
     if run.output is not None:
-        (folder / "output").write_bytes(run.output)
-    if run.failure is not None:
-        (folder / "failure").write_bytes(_failure_bytes(run.failure))
+        (folder / OUTPUT).write_bytes(run.output)
 
 
-def _failure_bytes(failure: PeerError) -> bytes:
-    return encode_canonical(
-        {
-            "family": failure.family,
-            "message": failure.message,
-            "phase": failure.phase,
-            "rank": failure.rank,
-            "reason": failure.reason,
-        }
+def _read(folder: Path, case: Case) -> Finished | EvidenceError:
+    failed, output = folder / _FAILED, folder / OUTPUT
+    if failed.exists():
+        return EvidenceError("case.outcome", failed.read_text(), case_id=case.case_id)
+    run = stored_run(
+        case,
+        (folder / LEDGER).read_bytes(),
+        (folder / TAPE).read_bytes(),
+        output.read_bytes() if output.exists() else None,
     )
-
-
-def _read(results: Path, case: Case) -> Finished:
-    folder = results / case.case_id
-    ledger = (folder / "ledger").read_bytes()
-    output, failure = folder / "output", folder / "failure"
-    run = CaseRun(
-        case=case,
-        entries=tuple(read_ledger(ledger)),
-        ledger=ledger,
-        tape=(folder / "tape").read_bytes(),
-        output=output.read_bytes() if output.exists() else None,
-        failure=_read_failure(failure.read_bytes()) if failure.exists() else None,
-    )
-    return Finished(run, float((folder / "seconds").read_text()))
-
-
-def _read_failure(data: bytes) -> PeerError:
-    value = decode_canonical(data)
-    rank = value["rank"]
-    kind = _FAILURES[str(value["family"])]
-    return kind(
-        str(value["reason"]),
-        str(value["message"]),
-        rank=rank if isinstance(rank, int) else None,
-        phase=str(value["phase"]),
-    )
+    return Finished(run, float((folder / _SECONDS).read_text()))
 
 
 def _follow(done: int, cases: Sequence[Case], progress: Progress) -> None:
