@@ -7,7 +7,7 @@ exists as a whole. `Linear.reference` is the same product in one plain expressio
 Few rows (a batch of decoding requests) are the hard case: BLAS packs the whole weight matrix first,
 which costs more than the product, so it runs at a quarter of the memory's speed. OpenBLAS has
 kernels that don't pack, for products of up to 10^6 multiplications; so the weight is walked in
-blocks of rows that stay below that (docs/adr/0020-products-of-few-rows.md: the measurements).
+blocks that stay below that (docs/adr/0020-products-of-few-rows.md has the measurements).
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ _MANY_ROWS: Final = 64
 _MANY_ROWS_BLOCK_BYTES: Final = 4 << 20
 # Most multiplications of a product that OpenBLAS does without packing.
 _UNPACKED_MAX: Final = 1_000_000
-# Rows of a weight block: more bring nothing, and 8 are one vector register.
-_ROWS_MAX: Final = 32
-_ROWS_UNIT: Final = 8
+# Rows of a weight block, and depths are cut in multiples of a cache line of float32.
+_ROWS: Final = 32
+_DEPTH_UNIT: Final = 16
+# Beyond this many rows of x the plain product is faster, or as fast.
+_FEW_ROWS: Final = 24
 # Below this many held bytes a thread costs more than it saves.
 _SHARED_BYTES_MIN: Final = 2 << 20
 
@@ -88,7 +90,8 @@ class Linear:
         self._held = held
         self._compute = np.dtype(compute)
         self._weight: Held = np.empty((out_features, in_features), HELD_NUMPY[held])
-        self._crew = crew if self.held_bytes >= _SHARED_BYTES_MIN else SOLO
+        self._is_shared = self.held_bytes >= _SHARED_BYTES_MIN
+        self._crew = crew if self._is_shared else SOLO
 
     @property
     def held_bytes(self) -> int:
@@ -116,39 +119,58 @@ class Linear:
         def part(start: int, stop: int) -> None:
             self._multiply(x, start, stop, result)
 
-        self._crew.share(part, self.out_features, _ROWS_MAX)
+        self._crew.share(part, self.out_features, _ROWS)
         return result
 
     def _multiply(self, x: Array, start: int, stop: int, result: Array) -> None:
         """Columns start .. stop - 1 of the result."""
+        in_blocks = len(x) <= _FEW_ROWS and (
+            # Blocks are the same however the matrix is shared out; plain products are not.
+            self._is_shared or len(x) * self._weight.size > _UNPACKED_MAX
+        )
         if self._weight.dtype == self._compute:
-            multiply(x, self._weight[start:stop], result[:, start:stop])
+            multiply(x, self._weight[start:stop], result[:, start:stop], in_blocks)
             return
         row_bytes = self.in_features * self._compute.itemsize
         block_bytes = _BLOCK_BYTES if len(x) < _MANY_ROWS else _MANY_ROWS_BLOCK_BYTES
-        step = max(1, block_bytes // row_bytes // _ROWS_MAX) * _ROWS_MAX
+        step = max(1, block_bytes // row_bytes // _ROWS) * _ROWS
         buffer: Array = np.empty((min(step, stop - start), self.in_features), self._compute)
         for first in range(start, stop, step):
             last = min(first + step, stop)
             block = buffer[: last - first]
             widen(self._weight[first:last], self._held, block)
-            multiply(x, block, result[:, first:last])
+            multiply(x, block, result[:, first:last], in_blocks)
 
 
-def multiply(x: Array, weight: Array, out: Array) -> None:
-    """out = x @ weight.T. x: [tokens, depth], weight: [columns, depth], both contiguous."""
-    tokens, depth = x.shape
+def multiply(x: Array, weight: Array, out: Array, in_blocks: bool) -> None:
+    """out = x @ weight.T. x: [tokens, depth], weight: [columns, depth], both contiguous.
+
+    in_blocks: as few rows of x are multiplied by a large matrix.
+    """
     columns = len(weight)
-    if tokens == 1:
+    if len(x) == 1:
         np.dot(weight, x[0], out=out[0])
         return
-    step = min(_ROWS_MAX, _UNPACKED_MAX // (tokens * depth) // _ROWS_UNIT * _ROWS_UNIT)
-    whole = columns // step * step if step else 0
+    whole = columns // _ROWS * _ROWS if in_blocks else 0
     if whole:
-        blocks = weight[:whole].reshape(-1, step, depth).swapaxes(1, 2)
-        np.matmul(x, blocks, out=blocked(out[:, :whole], step))
+        _multiply_few_rows(x, weight[:whole], out[:, :whole])
     if whole < columns:
         np.matmul(x, weight[whole:].T, out=out[:, whole:])
+
+
+def _multiply_few_rows(x: Array, weight: Array, out: Array) -> None:
+    """The same in blocks of 32 columns, the depth cut so that none of them is packed."""
+    tokens, depth = x.shape
+    depth_max = _UNPACKED_MAX // (tokens * _ROWS)
+    units = -(-depth // _DEPTH_UNIT)
+    units_max = max(1, depth_max // _DEPTH_UNIT)
+    step = -(-units // -(-units // units_max)) * _DEPTH_UNIT  # equal parts, none above units_max
+    blocks = weight.reshape(-1, _ROWS, depth).swapaxes(1, 2)
+    target = blocked(out, _ROWS)
+    np.matmul(x[:, :step], blocks[:, :step], out=target)
+    for first in range(step, depth, step):
+        part = slice(first, first + step)
+        target += np.matmul(x[:, part], blocks[:, part])
 
 
 def blocked(out: Array, step: int) -> Array:
