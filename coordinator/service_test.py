@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import stat
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -104,8 +105,15 @@ class Talker:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    service = Running(tmp_path / "s")
+def home() -> Iterator[Path]:
+    """Not as deep as a test's own folder, because of the paths of sockets."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def running(home: Path) -> Iterator[Running]:
+    service = Running(home / "s")
     yield service
     service.stop()
 
@@ -176,8 +184,8 @@ def test_more_clients_than_are_served_wait(running: Running) -> None:
         talker.close()
 
 
-def test_the_end_of_the_service_is_the_end_of_the_stream(tmp_path: Path) -> None:
-    service = Running(tmp_path / "s")
+def test_the_end_of_the_service_is_the_end_of_the_stream(home: Path) -> None:
+    service = Running(home / "s")
     talker = Talker(service.path)
     request_id = talker.submit(max_tokens=60)
     service.stop()

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -106,6 +107,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """Of one service; not as deep as a test's own folder, because of the paths of sockets."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
 def command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", serve_process.__name__, module, "--", *arguments]
 
@@ -155,9 +163,9 @@ def state_page(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_service_from_start_to_end(folder: Path, tmp_path: Path) -> None:
+def test_a_service_from_start_to_end(folder: Path, home: Path) -> None:
     """With an idle client attached, whom nobody waits for."""
-    with serving(folder, tmp_path) as service:
+    with serving(folder, home) as service:
         for wait in WAITS:
             assert f"  {wait.name} " in service.log
         client = Client(service.path)
@@ -184,8 +192,8 @@ def test_a_service_from_start_to_end(folder: Path, tmp_path: Path) -> None:
 SLOW_S: Final = 2.0
 
 
-def test_a_running_request_may_finish(folder: Path, tmp_path: Path) -> None:
-    with serving(folder, tmp_path) as service:
+def test_a_running_request_may_finish(folder: Path, home: Path) -> None:
+    with serving(folder, home) as service:
         client, late = Client(service.path), Client(service.path)
         client.submit(200)
         assert client.hear()["event"] == "token"
@@ -201,8 +209,8 @@ def test_a_running_request_may_finish(folder: Path, tmp_path: Path) -> None:
         late.close()
 
 
-def test_what_does_not_finish_in_time_is_dropped(folder: Path, tmp_path: Path) -> None:
-    with serving(folder, tmp_path, ["--drain-ms", "0"]) as service:
+def test_what_does_not_finish_in_time_is_dropped(folder: Path, home: Path) -> None:
+    with serving(folder, home, ["--drain-ms", "0"]) as service:
         client = Client(service.path)
         client.submit(4000)
         assert client.hear()["event"] == "token"
@@ -212,8 +220,8 @@ def test_what_does_not_finish_in_time_is_dropped(folder: Path, tmp_path: Path) -
         client.close()
 
 
-def test_a_second_signal_ends_the_wait(folder: Path, tmp_path: Path) -> None:
-    with serving(folder, tmp_path, ["--drain-ms", "600000"]) as service:
+def test_a_second_signal_ends_the_wait(folder: Path, home: Path) -> None:
+    with serving(folder, home, ["--drain-ms", "600000"]) as service:
         client = Client(service.path)
         client.submit(8000)
         assert client.hear()["event"] == "token"
@@ -225,8 +233,8 @@ def test_a_second_signal_ends_the_wait(folder: Path, tmp_path: Path) -> None:
         client.close()
 
 
-def test_a_rank_that_dies_while_idle(folder: Path, tmp_path: Path) -> None:
-    with serving(folder, tmp_path) as service:
+def test_a_rank_that_dies_while_idle(folder: Path, home: Path) -> None:
+    with serving(folder, home) as service:
         began = time.monotonic()
         os.kill(service.pids()[1], signal.SIGKILL)
         service.await_log("failed between steps")
@@ -245,9 +253,9 @@ def test_a_rank_that_dies_while_idle(folder: Path, tmp_path: Path) -> None:
         client.close()
 
 
-def test_a_stopped_rank_does_not_hold_up_the_end(folder: Path, tmp_path: Path) -> None:
+def test_a_stopped_rank_does_not_hold_up_the_end(folder: Path, home: Path) -> None:
     """It hangs in a step whose deadline is minutes away; a signal ends the service all the same."""
-    with serving(folder, tmp_path, ["--drain-ms", "0"]) as service:
+    with serving(folder, home, ["--drain-ms", "0"]) as service:
         client = Client(service.path)
         client.submit(8000)
         assert client.hear()["event"] == "token"
@@ -262,26 +270,26 @@ def test_a_stopped_rank_does_not_hold_up_the_end(folder: Path, tmp_path: Path) -
         client.close()
 
 
-def test_its_workers_do_not_outlive_it(folder: Path, tmp_path: Path) -> None:
-    with serving(folder, tmp_path) as service:
+def test_its_workers_do_not_outlive_it(folder: Path, home: Path) -> None:
+    with serving(folder, home) as service:
         pids = service.pids()
         service.process.kill()
         service.process.wait(ANSWER_S)
         assert wait_until(lambda: all(process_state(pid) is None for pid in pids), 5.0 + SLOW_S)
         # Nobody was there to remove what only the service knows.
         service.path.unlink()
-        for entry in (tmp_path / "t").iterdir():
+        for entry in (home / "t").iterdir():
             entry.rmdir()
 
 
-def test_what_is_refused_before_anything_starts(folder: Path, tmp_path: Path) -> None:
-    taken = tmp_path / "taken"
+def test_what_is_refused_before_anything_starts(folder: Path, home: Path) -> None:
+    taken = home / "taken"
     taken.write_text("")
-    for control in (f"unix:{taken}", "127.0.0.1:7400", f"unix:{tmp_path}/{'x' * 200}"):
+    for control in (f"unix:{taken}", "127.0.0.1:7400", f"unix:{home}/{'x' * 200}"):
         arguments = ("serve", "--control", control, "--checkpoint", str(folder), *MEMORY)
         refused = subprocess.run(
             command("no.such.worker", *arguments),
-            env=environment(tmp_path),
+            env=environment(home),
             capture_output=True,
             text=True,
             timeout=ANSWER_S,
@@ -291,7 +299,7 @@ def test_what_is_refused_before_anything_starts(folder: Path, tmp_path: Path) ->
         assert "config.invalid" in refused.stderr
 
 
-def test_nobody_answers(tmp_path: Path) -> None:
-    absent = state_page(tmp_path / "absent", "--timeout-ms", "300")
+def test_nobody_answers(home: Path) -> None:
+    absent = state_page(home / "absent", "--timeout-ms", "300")
     assert absent.returncode == 3
     assert "deadline.handshake" in absent.stderr
