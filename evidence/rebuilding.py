@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from errors import EvidenceError
 from evidence.main import main
 
 _PROGRAM: Final = f"""
@@ -59,16 +60,20 @@ SETTINGS: Final = {
 def rebuild(setting: Setting, out: Path, case_ids: Sequence[str] = ()) -> None:
     """Build these cases, or with none the whole package, into `out`.
 
-    Raises CalledProcessError, with what the interpreter said.
+    Raises EvidenceError with what the interpreter said, when it did not.
     """
     arguments = ["build", "--out", str(out), *(["--only", *case_ids] if case_ids else [])]
     path = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
-    subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-B", *setting.options, "-c", _PROGRAM, path, *arguments],
-        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(out.parent), **setting.environment},
+        env={"PATH": "/usr/bin:/bin", **setting.environment},
         cwd="/",
         umask=setting.umask,
-        capture_output=True,
-        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
         timeout=300,
     )
+    if done.returncode:
+        raise EvidenceError("rebuild", done.stdout)
