@@ -113,9 +113,7 @@ class LocalRanks:
             raise TPError("output.write", f"no temporary directory: {failure}") from None
         address = Address(path=f"{self._directory}/coordinator.sock")
         if len(os.fsencode(str(address.path))) > UNIX_PATH_BYTES_MAX:
-            rule = (
-                "is too long for the path of a Unix socket; a shorter one or tcp would do"
-            )
+            rule = "is too long for the path of a Unix socket; a shorter one or tcp would do"
             raise ConfigError.single("TMPDIR", self._directory.parent, rule)
         return address
 

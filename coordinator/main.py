@@ -108,10 +108,9 @@ def _run(options: RunOptions, environment: Mapping[str, str], page: TextIO) -> i
 
 def _replay(options: ReplayOptions, environment: Mapping[str, str], page: TextIO) -> int:
     defaults = from_flags({})
-    launcher = _launcher(defaults)
 
     def open_worker(rank: int) -> AbstractContextManager[Pipe]:
-        return worker_process(launcher, defaults.deadlines, rank)
+        return worker_process(_launcher(defaults), defaults.deadlines, rank)
 
     style = style_for(sys.stdout.isatty(), environment)
     return show_replay(options, open_worker, page, style)

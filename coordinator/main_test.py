@@ -162,8 +162,8 @@ def test_standard_output_that_fails(
 def test_standard_error_that_fails(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit code stays that of the refusal."""
     descriptor = os.open("/dev/full", os.O_WRONLY)
-    with os.fdopen(descriptor, "wb", buffering=0) as raw:
-        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(raw, write_through=True))
+    with io.TextIOWrapper(os.fdopen(descriptor, "wb", buffering=0), write_through=True) as full:
+        monkeypatch.setattr(sys, "stderr", full)
         assert main(["--ranks", "3"]) == 2
         monkeypatch.undo()
 

@@ -149,6 +149,7 @@ def test_a_client_that_leaves_ends_its_requests(running: Running, way: str) -> N
         talker.close()
     assert wait_until(lambda: running.ranks.table.residents == ())
     assert wait_until(lambda: running.engine.snapshot.scheduler.states == ())
+    talker.close()
     other = Talker(running.path)
     other.submit(max_tokens=1)
     assert other.hear()["event"] == "token"
