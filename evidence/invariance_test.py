@@ -1,7 +1,7 @@
 """The bytes of a case do not depend on the machine, its settings, or how Python was started.
 
-Here some cases of each kind that take no waiting; //evidence:invariance_whole_test (by hand) does the
-same with the whole package.
+Here some cases of each kind that take no waiting; //evidence:invariance_whole_test (by hand) does
+the same with the whole package.
 """
 
 from __future__ import annotations
