@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
@@ -19,7 +20,7 @@ from program.artifacts import SampledToken, ScoredPosition
 from program.plan import Admit, Move, Release, Row, Sample, Sampling, Score, StepPlan
 from program.qwen35 import Variant
 from program.spec import Dtype
-from testdata.golden.seeded_checkpoint import tokens
+from testdata.golden.seeded_checkpoint import tokens, write_checkpoint
 from testdata.golden.shapes import SHAPES
 
 PAGE = 16
@@ -93,6 +94,16 @@ def test_long_prompts_in_any_pieces(folders: Folders, shape: str, cuts: list[int
     edges = [0, *sorted(set(cuts)), 150]
     pieces = [stop - start for start, stop in pairwise(edges)]
     close(alone(folders[shape], ids, pieces)[0], alone(folders[shape], ids, [150])[0])
+
+
+@pytest.mark.parametrize("pattern", ["LL", "FF"])
+def test_models_of_one_kind_of_layer(tmp_path: Path, pattern: str) -> None:
+    write_checkpoint(tmp_path, replace(SHAPES["base"], pattern=pattern), 1)
+    ids = prompt("base", 70)
+    whole, ranks = alone(tmp_path, ids, [70], degree=1)
+    assert (ranks.primary.state.recurrent.size == 0) == (pattern == "FF")
+    assert (ranks.primary.state.keys.size == 0) == (pattern == "LL")
+    close(alone(tmp_path, ids, [64, 1, 5])[0], whole)
 
 
 def test_where_pages_lie_does_not_change_a_bit(folders: Folders) -> None:
