@@ -16,7 +16,15 @@ import pytest
 from coordinator import model_setup, scheduler
 from coordinator.composer import compose
 from coordinator.gates.compare import demand_same
-from coordinator.gates.live import Live, LiveOptions, Request, Worker, exact_memory, live
+from coordinator.gates.live import (
+    Live,
+    LiveOptions,
+    Request,
+    Worker,
+    exact_memory,
+    gate_model,
+    live,
+)
 from coordinator.gates.probe import probe
 from coordinator.model_setup import Machine, set_up
 from coordinator.request import Outcome, RequestEvent
@@ -25,8 +33,7 @@ from manifest.run_manifest import from_flags
 from program.capacity import Capacity, CapacityInput, plan_capacity
 from program.spec import ProgramSpec
 from simulation import mutant_worker
-from testdata.golden.seeded_checkpoint import tokens, write_checkpoint
-from testdata.golden.shapes import SHAPES
+from testdata.golden.seeded_checkpoint import tokens
 
 SLOTS = 3
 PAGES = 12
@@ -36,9 +43,7 @@ PRESSURE = 24
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "base"
-    write_checkpoint(path, SHAPES["base"], 1)
-    return path
+    return gate_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

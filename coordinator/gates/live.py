@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ from program.capacity import RankBudget
 from program.plan import StepPlan
 from program.slots import SlotTable
 from program.step_report import StepReport
+from testdata.golden.seeded_checkpoint import write_checkpoint
+from testdata.golden.shapes import BASE
 from wire.recorder import Recorder
 
 # Far more than a rank needs for a phase of these models on a busy machine.
@@ -47,6 +50,26 @@ DEFAULTS: Final[Mapping[str, str]] = {
 }
 
 
+# What a process of a test runs with. It imports from where the test does, and compiles only what no
+# earlier one has: the folders of a built test are new each time.
+ENVIRONMENT: Final = {
+    "PYTHONPATH": os.pathsep.join(sys.path),
+    "PYTHONSAFEPATH": "1",
+    "PYTHONPYCACHEPREFIX": str(Path(os.environ.get("TEST_TMPDIR", tempfile.gettempdir()), "pyc")),
+    "OPENBLAS_NUM_THREADS": "1",
+}
+# One layer of each kind: all that state can be, in half the steps' time. Goldens have tests of
+# their own (golden_test.py).
+GATE_SHAPE: Final = replace(BASE, pattern="LF")
+
+
+def gate_model(folder: Path) -> Path:
+    """A checkpoint below `folder` whose weights follow from a seed."""
+    path = folder / "model"
+    write_checkpoint(path, GATE_SHAPE, 1)
+    return path
+
+
 @dataclass(frozen=True)
 class Worker:
     """Which program a rank's process runs, and with what further arguments."""
@@ -55,12 +78,7 @@ class Worker:
     arguments: tuple[str, ...] = ()
 
     def launcher(self, _: RunManifest) -> ExecLauncher:
-        environment = {
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "PYTHONSAFEPATH": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-        }
-        return ExecLauncher((sys.executable, "-m", self.module), environment, self.arguments)
+        return ExecLauncher((sys.executable, "-m", self.module), ENVIRONMENT, self.arguments)
 
 
 REAL_WORKER: Final = Worker()

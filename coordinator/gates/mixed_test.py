@@ -14,14 +14,13 @@ import pytest
 
 from coordinator.gates.compare import demand_same
 from coordinator.gates.exits import CLIENT_EVENTS
-from coordinator.gates.live import Live, LiveOptions, Request, Step, Worker, live
+from coordinator.gates.live import Live, LiveOptions, Request, Step, Worker, gate_model, live
 from coordinator.group import Group
 from coordinator.request import Outcome, RequestEvent
 from errors import PeerError
 from program.plan import StepPlan
 from simulation import mutant_worker
-from testdata.golden.seeded_checkpoint import tokens, write_checkpoint
-from testdata.golden.shapes import SHAPES
+from testdata.golden.seeded_checkpoint import tokens
 from wire.canonical import JsonObject
 from wire.ledger import RECEIVE
 from wire.recorder import Record, Recorder
@@ -98,9 +97,7 @@ def play(service: Live, way: RequestEvent | None) -> Scene:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "base"
-    write_checkpoint(path, SHAPES["base"], 1)
-    return path
+    return gate_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

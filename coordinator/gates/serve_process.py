@@ -10,23 +10,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
 
 from coordinator import main as coordinator_main
 from coordinator.worker_program import WorkerProgram
-
-ENVIRONMENT: Final = {
-    "PYTHONPATH": os.pathsep.join(sys.path),
-    "PYTHONSAFEPATH": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-}
 
 
 def main(argv: Sequence[str]) -> int:
     module, separator, *arguments = argv
     if separator != "--":
         raise ValueError("usage: serve_process MODULE -- ARGUMENTS")
-    program = WorkerProgram((sys.executable, "-m", module), ENVIRONMENT)
+    program = WorkerProgram((sys.executable, "-m", module), dict(os.environ))
     for name, value in {"worker_program": lambda: program, "faulty_worker_exists": bool}.items():
         setattr(coordinator_main, name, value)
     return coordinator_main.main(arguments)

@@ -20,14 +20,14 @@ import pytest
 import worker.main
 from coordinator.deadlines import WAITS
 from coordinator.gates import serve_process
-from coordinator.gates.serve_process import ENVIRONMENT
+from coordinator.gates.live import ENVIRONMENT, gate_model
 from coordinator.process_table import process_state, wait_until
-from testdata.golden.seeded_checkpoint import write_checkpoint
-from testdata.golden.shapes import SHAPES
 
 ANSWER_S: Final = 60.0
 WORKER: Final = worker.main.__name__
 MEMORY: Final = ("--rank-memory-bytes", str(140 << 20), "--max-step-tokens", "8")
+# Where nothing depends on the number of ranks.
+ONE_RANK: Final = ("--tp", "1")
 PROMPT: Final = [5, 6, 7]
 
 
@@ -102,9 +102,7 @@ class Serving:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "base"
-    write_checkpoint(path, SHAPES["base"], 1)
-    return path
+    return gate_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
@@ -193,7 +191,7 @@ SLOW_S: Final = 2.0
 
 
 def test_a_running_request_may_finish(folder: Path, home: Path) -> None:
-    with serving(folder, home) as service:
+    with serving(folder, home, ONE_RANK) as service:
         client, late = Client(service.path), Client(service.path)
         client.submit(200)
         assert client.hear()["event"] == "token"
@@ -210,7 +208,7 @@ def test_a_running_request_may_finish(folder: Path, home: Path) -> None:
 
 
 def test_what_does_not_finish_in_time_is_dropped(folder: Path, home: Path) -> None:
-    with serving(folder, home, ["--drain-ms", "0"]) as service:
+    with serving(folder, home, [*ONE_RANK, "--drain-ms", "0"]) as service:
         client = Client(service.path)
         client.submit(4000)
         assert client.hear()["event"] == "token"
@@ -221,7 +219,7 @@ def test_what_does_not_finish_in_time_is_dropped(folder: Path, home: Path) -> No
 
 
 def test_a_second_signal_ends_the_wait(folder: Path, home: Path) -> None:
-    with serving(folder, home, ["--drain-ms", "600000"]) as service:
+    with serving(folder, home, [*ONE_RANK, "--drain-ms", "600000"]) as service:
         client = Client(service.path)
         client.submit(8000)
         assert client.hear()["event"] == "token"
@@ -255,7 +253,7 @@ def test_a_rank_that_dies_while_idle(folder: Path, home: Path) -> None:
 
 def test_a_stopped_rank_does_not_hold_up_the_end(folder: Path, home: Path) -> None:
     """It hangs in a step whose deadline is minutes away; a signal ends the service all the same."""
-    with serving(folder, home, ["--drain-ms", "0"]) as service:
+    with serving(folder, home, [*ONE_RANK, "--drain-ms", "0"]) as service:
         client = Client(service.path)
         client.submit(8000)
         assert client.hear()["event"] == "token"

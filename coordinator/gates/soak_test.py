@@ -9,23 +9,19 @@ from random import Random
 import pytest
 
 from coordinator.gates import soak as soak_module
-from coordinator.gates.live import Live, LiveOptions, Request, Worker, live
+from coordinator.gates.live import Live, LiveOptions, Request, Worker, gate_model, live
 from coordinator.gates.soak import resources, soak
 from coordinator.process_table import children, open_descriptors
 from coordinator.request import Outcome, RequestEvent
 from errors import PeerError
 from simulation import mutant_worker
-from testdata.golden.seeded_checkpoint import write_checkpoint
-from testdata.golden.shapes import SHAPES
 
 REQUESTS = int(os.environ.get("SOAK_REQUESTS", "60"))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "base"
-    write_checkpoint(path, SHAPES["base"], 1)
-    return path
+    return gate_model(tmp_path_factory.mktemp("model"))
 
 
 def test_soak(folder: Path) -> None:
