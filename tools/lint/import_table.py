@@ -53,7 +53,7 @@ TABLE = {
     "oracle": _allowed(),
     "verifier/independent": _allowed(),
     # The model's maths, to compute a case's numbers again; the independent verifier has its own.
-    "verifier/package": _allowed("errors evidence model oracle program wire"),
+    "verifier/package": _allowed("errors evidence model oracle program wire", tests="simulation"),
     "testdata": _allowed(EVERYTHING_BUT_SERVING, "numpy"),
     "tools": _allowed(EVERYTHING_BUT_SERVING + " evidence testdata", "google numpy runfiles"),
     "tools/golden": _allowed("testdata", "numpy safetensors torch transformers"),

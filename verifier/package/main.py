@@ -63,7 +63,8 @@ def as_json(findings: Sequence[Finding]) -> str:
 def as_text(findings: Sequence[Finding], cases: int) -> str:
     """A readable verdict: one line per check, then the first findings."""
     counts = Counter(finding.code for finding in findings)
-    lines = [f"{code:<20} {counts[code] or 'holds':>8}" for code in CODES]
+    lines = [f"{'check':<20} {'findings':>8}"]
+    lines += [f"{code:<20} {counts[code]:>8}" for code in CODES]
     lines += ["", *(finding.sentence() for finding in findings[:SHOWN_MAX])]
     if len(findings) > SHOWN_MAX:
         lines.append(f"... and {len(findings) - SHOWN_MAX} more")

@@ -79,7 +79,11 @@ def check_schema(package: Package, log: Log) -> None:
 
 def check_hash(package: Package, log: Log) -> None:
     """`package.hash`: size and digest of every listed file."""
-    for path, claimed in package.documents.manifest.get("files", {}).items():
+    files = package.documents.manifest.get("files")
+    if files is None:
+        log.found("the manifest has no usable files")
+        return
+    for path, claimed in files.items():
         if not package.files.has(path):
             continue
         try:
@@ -95,6 +99,7 @@ def check_source(package: Package, log: Log) -> None:
     """`package.source`: E4's digest over the sources, and the sources where a tree is given."""
     source = package.documents.manifest.get("source")
     if source is None:
+        log.found("the manifest has no usable source")
         return
     files: Mapping[str, str] = source["files"]
     if not files:
@@ -148,10 +153,12 @@ def _source_text(root: Path, path: str) -> str | None:
 def check_program(package: Package, log: Log) -> None:
     """`package.program`: the program's digest at each world size."""
     claimed = package.documents.manifest.get("program_digests")
-    if claimed is not None:
-        for ranks in RANKS:
-            wanted = program_digest(block_spec(ranks))
-            log.compare(f"digest for {ranks} ranks", claimed[str(ranks)], wanted)
+    if claimed is None:
+        log.found("the manifest has no usable program digests")
+        return
+    for ranks in RANKS:
+        wanted = program_digest(block_spec(ranks))
+        log.compare(f"digest for {ranks} ranks", claimed[str(ranks)], wanted)
 
 
 def check_coverage(package: Package, log: Log) -> None:

@@ -66,9 +66,9 @@ def verify(
     codes left out, for the test that each check is needed.
     """
     opened = open_package(package, source)
-    findings = verify_cases(opened, only or _CASES, disabled)
-    findings += verify_records(opened, only, disabled) if only else verify_whole(opened, disabled)
-    return findings
+    # What is wrong with the whole explains what is wrong with cases: it comes first.
+    findings = verify_records(opened, only, disabled) if only else verify_whole(opened, disabled)
+    return findings + verify_cases(opened, only or _CASES, disabled)
 
 
 def verify_records(
