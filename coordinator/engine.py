@@ -140,6 +140,8 @@ class Engine:
             return False
         try:
             report = self._ranks.step(plan)
+            # Whoever left while it ran gets no token of it (plan.md L14).
+            self._take()
             sampled = tuple(a for a in report.artifacts if isinstance(a, SampledToken))
             updates = self._scheduler.commit(StepResult(plan.step, sampled))
         except PeerError as cause:

@@ -94,9 +94,9 @@ def test_an_end_that_comes_during_a_step_silences_it(served: Served) -> None:
 
     served.ranks.during = leave
     served.turns()
-    # The step that ran was taken as a whole before the event was; nothing follows it.
-    assert len(outbox.token_ids) == 2
+    assert len(outbox.token_ids) == 1
     assert [end.outcome for end in outbox.ends] == [Outcome.DISCONNECTED]
+    assert len(served.ranks.plans) == 3
 
 
 @pytest.mark.parametrize("event", [RequestEvent.CANCEL, RequestEvent.DISCONNECT, RequestEvent.DROP])
@@ -122,6 +122,21 @@ def test_a_stop_string_is_a_success(served: Served) -> None:
 def test_only_clients_events_enter() -> None:
     with pytest.raises(MisuseError):
         Served().inbox.end(0, RequestEvent.POISON)
+
+
+def test_a_request_that_comes_during_a_step_is_in_the_next(served: Served) -> None:
+    late: list[ListOutbox] = []
+
+    def arrive(plan: StepPlan) -> None:
+        if plan.step == 0:
+            late.append(served.submit(max_tokens=1)[1])
+
+    served.ranks.during = arrive
+    served.submit(max_tokens=3)
+    served.turns()
+    (outbox,) = late
+    assert [len(plan.admissions) for plan in served.ranks.plans[:2]] == [1, 1]
+    assert len(outbox.ends) == 1
 
 
 @pytest.mark.parametrize("step", [0, 1, 3])

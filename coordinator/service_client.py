@@ -60,6 +60,8 @@ class ServiceClient:
         self._updates: deque[Update] = deque()
         # Of each live request of this client: whether a token of it was told.
         self._live: dict[int, bool] = {}
+        # Those this client ended: a token that was on its way is not told after `taken`.
+        self._ended: set[int] = set()
 
     @property
     def live(self) -> frozenset[int]:
@@ -92,6 +94,9 @@ class ServiceClient:
             update = self._updates.popleft()
             if isinstance(update, Finished):
                 self._live.pop(update.request_id, None)
+                self._ended.discard(update.request_id)
+            elif update.request_id in self._ended:
+                continue
             else:
                 self._live[update.request_id] = True
             self._say(update_line(update))
@@ -132,6 +137,8 @@ class ServiceClient:
                         None, RequestError("request.range", rule, param="request_id")
                     )
                 # An operator may drop anybody's request; all else is the client's own affair.
+                if live:
+                    self._ended.add(request_id)
                 if live or operation is Operation.DROP:
                     self._inbox.end(request_id, END_EVENTS[operation])
                 return ended_line(command, live)

@@ -119,6 +119,17 @@ def test_cancel_stop_and_drop(service: Service) -> None:
     assert [event["live"] for event in said(client)] == [False]
 
 
+def test_no_token_follows_the_answer_to_a_cancel(service: Service) -> None:
+    """Also not one that the engine had said before it knew of the cancel."""
+    client = service.client()
+    request_id = submit(client, max_tokens=20)
+    service.engine.turn()
+    service.engine.turn()
+    send(client, op="cancel", request_id=request_id)
+    service.run()
+    assert [event["event"] for event in said(client)] == ["taken", "finished"]
+
+
 def test_a_stop_string_needs_a_token(service: Service) -> None:
     client = service.client()
     request_id = submit(client, max_tokens=20)

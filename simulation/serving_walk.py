@@ -109,6 +109,7 @@ class ServingWalk:
         self._clients: list[Client] = []
         self._pending: list[tuple[Client, RequestEvent]] = []
         self.events = 0
+        service.during = self._during
 
     @property
     def clients(self) -> tuple[Client, ...]:
@@ -208,6 +209,12 @@ class ServingWalk:
         require(elapsed <= WAIT_MAX_S, "no wait is longer than its bound")
         if service.engine.failure is None:
             self._judge_state()
+
+    def _during(self) -> None:
+        """A client may leave while a step runs; it gets no token of that step."""
+        if self._random.random() < 0.15:
+            self._client_ends()
+            self._take_ends()
 
     def _take_ends(self) -> None:
         """The next turn takes the ends first, so from here on their requests are silent."""

@@ -239,7 +239,15 @@ class GoesOn(Engine):
         self._ranks.retire(cause)
 
 
-@pytest.mark.parametrize("engine", [LosesEnds, Repeats, Hasty, GoesOn])
+class TakesLate(Engine):
+    """What clients say while a step runs is taken after its tokens were published."""
+
+    def _take(self) -> None:
+        if self._scheduler.snapshot().in_flight is None:
+            super()._take()
+
+
+@pytest.mark.parametrize("engine", [LosesEnds, Repeats, Hasty, GoesOn, TakesLate])
 def test_a_faulty_engine_is_noticed(worlds: ModuleWorlds, engine: type[Engine]) -> None:
     assert notices(worlds, make_engine=engine)
 

@@ -60,13 +60,17 @@ class Simulation:
 
 
 class SimulatedService:
-    """executors: the ranks' stand-ins. retired: the causes the engine ended the ranks for."""
+    """executors: the ranks' stand-ins. retired: the causes the engine ended the ranks for.
+
+    during: called in the middle of every step.
+    """
 
     def __init__(self, simulation: Simulation) -> None:
         self.clock = VirtualClock()
         self.recorder = Recorder(keep_bytes=False)
         self.executors: list[StandIn] = []
         self.retired: list[PeerError] = []
+        self.during: Callable[[], None] = lambda: None
         self.limits = simulation.setup.capacity.limits
         self._workers = [
             SimulatedWorker(
@@ -99,7 +103,8 @@ class SimulatedService:
         )
 
     def step(self, plan: StepPlan) -> StepReport:
-        """See `engine.Ranks`."""
+        """See `engine.Ranks`; `during` is called while the step runs."""
+        self.during()
         return self.session.step(plan)
 
     def wait(self, deadline: float) -> None:
