@@ -65,7 +65,7 @@ def serve(options: ServeOptions, bindings: ModelBindings, log: TextIO) -> int:
         service = ControlService(
             listener, inbox, setup.capacity.limits, lambda: engine.snapshot, wake
         )
-        with closing(service), _Serving(engine, model, inbox, wake) as serving:
+        with closing(service), Serving(engine, model, inbox, wake) as serving:
             serving.until_stopped(service, options, log)
     failure = engine.failure
     return 0 if failure is None else failure.cause.exit_code
@@ -93,7 +93,7 @@ def ready_line(limits: PlanLimits, options: ServeOptions) -> str:
     )
 
 
-class _Serving:
+class Serving:
     """The engine's thread, from start to end, and the signals meanwhile."""
 
     def __init__(self, engine: Engine, model: ServedModel, inbox: Inbox, wake: Wake) -> None:
@@ -107,7 +107,7 @@ class _Serving:
         self._told: Failure | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
-    def __enter__(self) -> _Serving:
+    def __enter__(self) -> Serving:
         self._thread.start()
         return self
 
