@@ -22,8 +22,6 @@ OUTLIVES_S = 5.0 + 3.0
 # Two ranks, both in the phase mlp: one is silent there, the other waits for it.
 FAULT = ("--fault", "cancellation_race", "--fault-rank", "1", "--fault-phase", "mlp")
 HELD = ("run", "--ranks", "2", "--batch", "1", "--sequence", "2", "--phase-ms", "60000", *FAULT)
-# Far more arithmetic for its worker than anybody waits for here.
-LONG = ("run", "--ranks", "1", "--batch", "64", "--sequence", "512", "--phase-ms", "600000")
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
@@ -107,22 +105,6 @@ def test_a_killed_coordinator_leaves_no_waiting_worker(folder: Path) -> None:
         process.kill()
         demand_all_end(pids, time.monotonic())
     assert left_behind(folder) == []
-
-
-def test_a_killed_coordinator_leaves_no_computing_worker(folder: Path) -> None:
-    with started(coordinator(*LONG), folder) as process:
-        pids = wait_for_workers(folder, process, 1)
-        (pid,) = pids
-        # It has said HELLO, so what it computes from here on is the block.
-        begun = processor_ticks(pid)
-        half_a_second = os.sysconf("SC_CLK_TCK") // 2
-        assert wait_until(lambda: processor_ticks(pid) > begun + half_a_second)
-        process.kill()
-        since = time.monotonic()
-        # In the middle of its arithmetic there is no read at which it could notice the end.
-        time.sleep(1.0)
-        assert is_running(pid)
-        demand_all_end(pids, since)
 
 
 def test_a_killed_coordinator_leaves_no_starting_worker(folder: Path) -> None:

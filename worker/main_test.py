@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -26,17 +29,11 @@ RANK, WORLD_SIZE = 1, 2
 ADDRESS = "unix:s"
 
 
-class Daemon:
-    """A worker's main in a thread, and the coordinator's end of its session."""
+class Coordinator:
+    """The coordinator's end of a session with whoever connects to this listener."""
 
-    def __init__(self, programs: ToyPrograms, *extra: str) -> None:
-        self.programs = programs
-        self.code: int | None = None
-        argv = ["--connect", ADDRESS, "--rank", str(RANK), *extra]
-        self._listener = Listener(parse_address(ADDRESS))
-        self._thread = threading.Thread(target=lambda: self._run(argv))
-        self._thread.start()
-        pipe = self._listener.accept(time.monotonic() + SLACK_S)
+    def __init__(self, listener: Listener) -> None:
+        pipe = listener.accept(self.soon())
         session, spec = Session(), wire_spec(WORLD_SIZE)
         session.set_program(spec.phases, spec.folded)
         session.adopt_epoch(3)
@@ -84,6 +81,27 @@ class Daemon:
 
     def command(self, phase: str) -> None:
         self.send(Kind.COMMAND, Command(phase, None, RANK, 0).to_bytes())
+
+    def begin(self) -> None:
+        """All that makes a worker compute its first stage."""
+        self.acknowledge()
+        self.load()
+        operand = Tensor("<f4", "input", RANK, (1, 1, HIDDEN_SIZE), "x")
+        self.send(Kind.INPUT, operand.to_bytes(), bytes(4 * HIDDEN_SIZE))
+        self.command("one")
+
+
+class Daemon(Coordinator):
+    """A worker's main in a thread, and the coordinator that it connects to."""
+
+    def __init__(self, programs: ToyPrograms, *extra: str) -> None:
+        self.programs = programs
+        self.code: int | None = None
+        argv = ["--connect", ADDRESS, "--rank", str(RANK), *extra]
+        self._listener = Listener(parse_address(ADDRESS))
+        self._thread = threading.Thread(target=lambda: self._run(argv))
+        self._thread.start()
+        super().__init__(self._listener)
 
     def end(self) -> int | None:
         """Close the connection and wait for the worker."""
@@ -174,6 +192,47 @@ def test_a_coordinator_that_says_nothing(programs: ToyPrograms, capsys: Capture)
     one_sentence(capsys, "deadline.handshake")
 
 
+# A worker whose stage never ends; it has no next read at which it could notice anything.
+ENDLESS = """
+import sys
+from worker import main
+from worker.toy_program import ToyExecutor, ToyPrograms
+
+def partial(executor, stage):
+    print("computing", flush=True)
+    while True:
+        sum(range(1000))
+
+ToyExecutor.partial = partial
+main.open_program = ToyPrograms()
+sys.exit(main.main(sys.argv[1:]))
+"""
+
+
+def test_a_computing_worker_does_not_outlive_its_coordinator() -> None:
+    """Docs say 5 s; the rest is for a machine that is busy with other things."""
+    listener = Listener(parse_address(ADDRESS))
+    command = [sys.executable, "-c", ENDLESS, "--connect", ADDRESS, "--rank", str(RANK)]
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONSAFEPATH": "1"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            coordinator = Coordinator(listener)
+            coordinator.begin()
+            assert process.stdout is not None
+            assert process.stdout.readline() == "computing\n"
+            coordinator.link.close()
+            since = time.monotonic()
+            _, said = process.communicate(timeout=SLACK_S)
+        finally:
+            process.kill()
+            listener.close()
+    assert time.monotonic() - since < 5.0 + 5.0
+    assert process.returncode == 3
+    assert said.startswith("worker: ")
+    assert said.count("\n") == 1
+
+
 def test_numbers_that_are_not_finite(
     programs: ToyPrograms, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,12 +241,7 @@ def test_numbers_that_are_not_finite(
 
     monkeypatch.setattr(ToyExecutor, "partial", partial)
     daemon = Daemon(programs)
-    daemon.acknowledge()
-    daemon.load()
-    shape = (1, 1, HIDDEN_SIZE)
-    operand = Tensor("<f4", "input", RANK, shape, "x")
-    daemon.send(Kind.INPUT, operand.to_bytes(), bytes(4 * HIDDEN_SIZE))
-    daemon.command("one")
+    daemon.begin()
     assert daemon.wait() == 3
     one_sentence(capsys, "numerics.not_finite")
 
