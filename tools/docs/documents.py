@@ -1,4 +1,4 @@
-"""What a document promises about the tree: links that lead somewhere, targets that exist."""
+"""What a document promises about the tree: links, targets and tests that exist."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ _LINK: Final = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 _LABEL: Final = re.compile(
     r"(?<![\w/:])//([a-z0-9_/-]*)(?::([A-Za-z0-9_.-]+))?(?=[\s`)|]|/\.\.\.|$)"
 )
+
+# `package/file_test.py`, `package/file_test.py::test_name`, or `::test_name` of the file before.
+_TEST: Final = re.compile(r"`([a-z0-9_/-]+_test\.py)?(?:::(test_[a-z0-9_]+))?`")
 
 
 def broken_links(path: str, text: str, exists: Callable[[str], bool]) -> Iterator[str]:
@@ -35,3 +38,21 @@ def missing_targets(
         names = names_of(package)
         if names is None or (target is not None and target not in names):
             yield f"{path}: target {match.group(0)}"
+
+
+def missing_tests(path: str, text: str, text_of: Callable[[str], str | None]) -> Iterator[str]:
+    """Tests that the document names and that do not exist.
+
+    text_of: the source of a file, None where there is no such file.
+    """
+    file, source = "", ""
+    for match in _TEST.finditer(text):
+        name = match.group(2)
+        if match.group(1) is not None:
+            file = match.group(1)
+            found = text_of(file)
+            source = found or ""
+            if found is None:
+                yield f"{path}: file {file}"
+        if name is not None and f"def {name}(" not in source:
+            yield f"{path}: test {file}::{name}"

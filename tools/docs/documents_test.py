@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tools.docs.documents import broken_links, missing_targets
+from tools.docs.documents import broken_links, missing_targets, missing_tests
 
 ROOT = Path()
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -44,6 +44,20 @@ def test_targets_exist() -> None:
     assert found == []
 
 
+def text_of(path: str) -> str | None:
+    file = ROOT / path
+    return file.read_text("utf-8") if file.is_file() else None
+
+
+def test_tests_exist() -> None:
+    found = [
+        problem
+        for path in DOCUMENTS
+        for problem in missing_tests(path.as_posix(), path.read_text("utf-8"), text_of)
+    ]
+    assert found == []
+
+
 def test_readme_shows_the_two_commands_and_ci_runs_the_second() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     assert "tools/bazel run //coordinator" in readme
@@ -66,3 +80,10 @@ def test_a_planted_target_is_found() -> None:
     text = "`//wire`, `//wire:frame`, `//wire:fame`, `//wrie` and `//...` or `//wire/...`"
     found = list(missing_targets("x.md", text, names))
     assert found == ["x.md: target //wire:fame", "x.md: target //wrie"]
+
+
+def test_a_planted_test_is_found() -> None:
+    source = "def test_one(folder: Path) -> None:"
+    text = "`a/x_test.py::test_one`, `::test_two`; `b/y_test.py`, `a/x_test.py`, `::test_one`"
+    found = list(missing_tests("d.md", text, {"a/x_test.py": source}.get))
+    assert found == ["d.md: test a/x_test.py::test_two", "d.md: file b/y_test.py"]
