@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 
 import pytest
 
 from errors import EvidenceError, TPError
 from evidence import pool
-from evidence.matrix import Case, select
+from evidence.matrix import FAULT_CODES, Case, all_cases, select
 from evidence.pool import Finished, run_cases, try_cases
 from evidence.record import CaseRun
 
@@ -79,3 +80,17 @@ def test_no_process_is_left() -> None:
     run_cases(CASES[:2], 2, silent)
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+def test_sleeping_cases_are_spread_and_not_the_last() -> None:
+    cases = all_cases()
+    order = pool._order(cases)
+    assert sorted(order) == list(range(len(cases)))
+    waiting = [at for at, index in enumerate(order) if "deadline" in _outcome(cases[index])]
+    assert len(waiting) == 24
+    assert min(b - a for a, b in pairwise(waiting)) >= 8
+    assert waiting[-1] < 0.85 * len(order)
+
+
+def _outcome(case: Case) -> str:
+    return FAULT_CODES[case.fault.kind] if case.fault else ""
