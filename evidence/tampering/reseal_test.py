@@ -11,7 +11,15 @@ from evidence.package import CASES, MANIFEST
 from evidence.record import sha256_hex
 from evidence.tampering import reseal
 from evidence.tampering.committed import committed_files
-from evidence.tampering.taped import Files, metadata_of, nudged, payload_of, read_taped, with_body
+from evidence.tampering.taped import (
+    Files,
+    Taped,
+    metadata_of,
+    nudged,
+    payload_of,
+    read_taped,
+    with_body,
+)
 
 CASE = "clean-r2-b1-t2-s1-rank"
 FAULT = "fault-truncated_frame-mlp-s2"
@@ -39,7 +47,7 @@ def test_a_frame_with_the_same_body_is_the_same_frame() -> None:
 def test_every_digest_follows_an_altered_frame() -> None:
     files = dict(committed_files())
 
-    def edit(tape: list[reseal.Taped]) -> None:
+    def edit(tape: list[Taped]) -> None:
         tape[-1] = with_body(tape[-1], payload=nudged(payload_of(tape[-1])))
 
     reseal.edit_tape(files, CASE, edit)
