@@ -71,10 +71,9 @@ class Baseline:
 
 
 def _launcher(manifest: RunManifest) -> ExecLauncher:
-    """As many BLAS threads in total as there are processors, whatever the number of ranks."""
+    """The workers as every run starts them: the ranks share the processors (docs/adr/0023)."""
     program = worker_program()
-    threads = max(1, len(os.sched_getaffinity(0)) // manifest.ranks)
-    return ExecLauncher(program.argv, {**program.env, "OPENBLAS_NUM_THREADS": str(threads)})
+    return ExecLauncher(program.argv, program.env)
 
 
 def model(baseline: Baseline | None, degrees: tuple[int, ...]) -> str:
