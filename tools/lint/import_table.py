@@ -46,7 +46,12 @@ TABLE = {
     # The only arrays of the coordinator: sums of partials.
     "coordinator/reduce.py": _allowed("errors program wire", "numpy"),
     "coordinator/reduce_test.py": _allowed("errors program wire", "numpy"),
-    "coordinator/serving": _allowed("errors identity manifest program wire", "tokenizers"),
+    # The HTTP front end: whatever serves, renders and measures requests, and no arrays.
+    "coordinator/serving": _allowed(
+        "errors identity manifest program wire",
+        "anyio jinja2 prometheus_client rich starlette tokenizers uvicorn",
+        tests="model simulation worker",
+    ),
     "simulation": _allowed("coordinator errors identity manifest model program wire worker"),
     "evidence": _allowed(EVERYTHING_BUT_SERVING, "numpy runfiles", tests="verifier"),
     # Independent by construction: a fault of ours can't hide in it.
@@ -56,6 +61,11 @@ TABLE = {
     "verifier/package": _allowed("errors evidence model oracle program wire", tests="simulation"),
     "testdata": _allowed(EVERYTHING_BUT_SERVING, "numpy"),
     "tools": _allowed(EVERYTHING_BUT_SERVING + " evidence testdata", "google numpy runfiles"),
+    "tools/bench": _allowed(
+        EVERYTHING_BUT_SERVING + " evidence testdata", "google httpx2 numpy runfiles"
+    ),
+    # Drives a browser, and plays the server that it looks at.
+    "tools/browser": _allowed("errors testdata", "runfiles starlette uvicorn websockets"),
     "tools/golden": _allowed("testdata", "numpy safetensors torch transformers"),
     "tools/python/pytest_main.py": _allowed("", "hypothesis pytest"),
     "tools/tiny_model": _allowed("testdata", "numpy safetensors tokenizers torch transformers"),
@@ -64,7 +74,9 @@ TABLE = {
 FIRST_PARTY = frozenset(path.split("/")[0] for path in TABLE)
 
 # What any test may use.
-TEST_LIBRARIES = frozenset({"hypothesis", "numpy", "pytest", "runfiles"})
+TEST_LIBRARIES = frozenset(
+    {"httpx2", "hypothesis", "numpy", "openai", "pytest", "runfiles", "websockets"}
+)
 TEST_PACKAGES = frozenset({"testdata"})
 
 # These execute or unpack whatever they are given, or open files by content.
@@ -91,10 +103,14 @@ PURE = (
     "model/",
     "oracle/",
     "program/",
+    "wire/canonical.py",
     "wire/connection.py",
     "wire/frame.py",
+    "wire/frame_reader.py",
     "wire/ledger.py",
+    "wire/link.py",
     "wire/metadata.py",
+    "wire/recorder.py",
     "wire/session.py",
     "wire/tape.py",
     "worker/core.py",
