@@ -148,7 +148,7 @@ def _tell(sentence: str) -> None:
         print(f"coordinator: {sentence}", file=sys.stderr, flush=True)
 
 
-def _open_standard_streams() -> None:
+def open_standard_streams() -> None:
     """Fills the places of standard streams that the caller closed.
 
     A socket of ours would get such a number otherwise. What can't be said is lost with the stream,
@@ -212,8 +212,3 @@ def main(argv: Sequence[str]) -> int:
         _tell(failure.diagnostics())
     written = _write_out(page.getvalue())
     return code or written
-
-
-if __name__ == "__main__":
-    _open_standard_streams()
-    sys.exit(main(sys.argv[1:]))
