@@ -24,6 +24,16 @@ class Outbox(Protocol):
         """Called by the engine's thread; must neither wait nor raise."""
 
 
+class Submissions(Protocol):
+    """What a front end does to requests; an Inbox is one."""
+
+    def submit(self, submission: Submission, outbox: Outbox) -> int:
+        """See `Inbox.submit`."""
+
+    def end(self, request_id: int, event: RequestEvent) -> None:
+        """See `Inbox.end`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Submit:
     """A valid request, and where its updates go."""

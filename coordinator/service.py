@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordinator.engine import EngineSnapshot
-from coordinator.engine_inbox import Inbox
+from coordinator.engine_inbox import Submissions
 from coordinator.service_client import ServiceClient
 from coordinator.wake import Wake
 from errors import DeadlineError
@@ -39,7 +39,7 @@ class ControlService:
     def __init__(
         self,
         listener: Listener,
-        inbox: Inbox,
+        inbox: Submissions,
         limits: PlanLimits,
         snapshot: Callable[[], EngineSnapshot],
         wake: Wake,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from coordinator.engine import EngineSnapshot
-from coordinator.engine_inbox import Inbox
+from coordinator.engine_inbox import Submissions
 from coordinator.request import Finished, RequestEvent, Update
 from coordinator.service_protocol import (
     END_EVENTS,
@@ -45,7 +45,7 @@ class ServiceClient:
 
     def __init__(
         self,
-        inbox: Inbox,
+        inbox: Submissions,
         limits: PlanLimits,
         snapshot: Callable[[], EngineSnapshot],
         announce: Callable[[], None],

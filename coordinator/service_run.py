@@ -31,12 +31,24 @@ class ServedModel:
     kill: Callable[[], None]
 
 
+def _unkilled(kill: Callable[[], None]) -> None:
+    """Nobody ends a load early."""
+
+
 @contextmanager
 def served_model(
-    setup: ModelSetup, manifest: RunManifest, bindings: ModelBindings, recorder: Recorder
+    setup: ModelSetup,
+    manifest: RunManifest,
+    bindings: ModelBindings,
+    recorder: Recorder,
+    killable: Callable[[Callable[[], None]], None] = _unkilled,
 ) -> Iterator[ServedModel]:
-    """On leaving, every process is gone and reaped. Raises PeerError when the load fails."""
+    """On leaving, every process is gone and reaped. Raises PeerError when the load fails.
+
+    killable: given, before the first process is started, what `ServedModel.kill` is later.
+    """
     with LocalRanks(manifest, bindings.launcher(manifest)) as processes:
+        killable(processes.kill)
 
         def end(cause: PeerError) -> PeerError:
             return explained(cause, processes.stop(LAST_WORDS_MS))

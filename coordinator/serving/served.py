@@ -30,11 +30,12 @@ class Phase(Enum):
 
 
 class RankPhase(Enum):
-    """What is known of one rank's process."""
+    """What is known of one rank's process. STOPPED: it exists, and is kept from running."""
 
     WAITING = "waiting"
     LOADING = "loading"
     READY = "ready"
+    STOPPED = "stopped"
     GONE = "gone"
 
 
