@@ -17,13 +17,22 @@ from tools.lint.finding import Finding
 
 # From the top-level module to the wheel that provides it.
 WHEELS = {
+    "anyio": "anyio",
     "google": "protobuf",
+    "httpx2": "httpx2",
     "hypothesis": "hypothesis",
+    "jinja2": "jinja2",
     "mypy": "mypy",
     "numpy": "numpy",
+    "openai": "openai",
+    "prometheus_client": "prometheus-client",
     "pytest": "pytest",
+    "rich": "rich",
     "runfiles": "bazel-runfiles",
+    "starlette": "starlette",
     "tokenizers": "tokenizers",
+    "uvicorn": "uvicorn",
+    "websockets": "websockets",
 }
 
 # Run by hand, with libraries that the build does not have.

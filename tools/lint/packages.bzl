@@ -22,6 +22,7 @@ PACKAGES = [
     "//testdata/vectors",
     "//tools",
     "//tools/bench",
+    "//tools/browser",
     "//tools/docs",
     "//tools/launcher",
     "//tools/lint",
