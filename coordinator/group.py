@@ -85,6 +85,8 @@ class Group:
         self.agreement = agreement
         self.spec = agreement.spec
         self.poison: PeerError | None = None
+        # The sum over ranks; an observer may put itself in between.
+        self.reduce: Callable[[Sequence[Buffer], str, str], Buffer] = reduce_partials
         self._links = tuple(links)
         self._deadlines = deadlines
         self._step = 0
@@ -148,7 +150,7 @@ class Group:
                     for rank, link in enumerate(self._links)
                 ]
                 dtype = self.spec.partial_dtype.value
-                total = reduce_partials(partials, self.agreement.sum_order, dtype)
+                total = self.reduce(partials, self.agreement.sum_order, dtype)
                 self._broadcast(stage, total, step.shape)
             results = self._results(step)
         self._step += 1

@@ -5,13 +5,16 @@ rank that has hung up meanwhile ends that wait. It gets a moment first, in which
 may still answer: then the group comes to the gone rank in its turn, and judges the bytes that it
 left behind as it would have without this watch. So the classification of a fault depends on timing
 only where the awaited rank is stuck as well.
+
+Whoever wants to know when each rank answered is told here, since this is where the others are seen;
+it changes nothing about who is consumed when.
 """
 
 from __future__ import annotations
 
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from errors import MisuseError, ProtocolError
@@ -23,13 +26,24 @@ GRACE_MS: Final = 250
 _POLL_MS_MAX: Final = 3_600_000.0
 
 
-def watch(links: Sequence[Link]) -> None:
-    """From here on every wait on one of these links notices the end of another."""
+# Told the rank, and its link, when the first byte of an answer can be read; perhaps repeatedly.
+Arrived = Callable[[int, Link], None]
+
+
+def watch(links: Sequence[Link], arrived: Arrived | None = None) -> None:
+    """From here on every wait on one of these links notices the end of another.
+
+    arrived: then it also notices what others have sent. Without it nothing is spent on that.
+    """
     pipes = [link.pipe for link in links]
     if any(pipe.fileno() < 0 for pipe in pipes):
         raise MisuseError("only pipes with descriptors can be watched")
     for rank, link in enumerate(links):
-        link.pipe = _WatchedPipe(pipes[rank], _Watch(rank, links, pipes))
+        if arrived is None:
+            others = _Watch(rank, links, pipes)
+        else:
+            others = _TellingWatch(rank, links, pipes, arrived)
+        link.pipe = _WatchedPipe(pipes[rank], others)
 
 
 class _Watch:
@@ -54,11 +68,57 @@ class _Watch:
         ready = [descriptor for descriptor, _ in self._all.poll(_milliseconds(deadline))]
         if not ready or self._descriptors[self._rank] in ready:
             return
+        self._judge_gone(ready, deadline)
+
+    def _judge_gone(self, descriptors: Sequence[int], deadline: float) -> None:
         if self._awaited.poll(min(GRACE_MS, _milliseconds(deadline))):
             return
-        gone = min(map(self._descriptors.index, ready))
+        gone = min(map(self._descriptors.index, descriptors))
         message = f"its connection ended while rank {self._rank} was awaited"
         raise self._links[gone].fail(ProtocolError("closed", message))
+
+
+class _TellingWatch(_Watch):
+    """The same wait; on the way it tells who has answered."""
+
+    def __init__(
+        self, rank: int, links: Sequence[Link], pipes: Sequence[Pipe], arrived: Arrived
+    ) -> None:
+        super().__init__(rank, links, pipes)
+        self._arrived = arrived
+        for other, descriptor in enumerate(self._descriptors):
+            if other != rank:
+                self._all.modify(descriptor, select.POLLIN | select.POLLRDHUP)
+
+    def until_readable(self, deadline: float) -> None:
+        """See `_Watch.until_readable`. Others that have answered are looked at once per wait."""
+        told: list[int] = []
+        mine = self._descriptors[self._rank]
+        try:
+            while True:
+                ready = self._all.poll(_milliseconds(deadline))
+                if not ready:
+                    return
+                if any(descriptor == mine for descriptor, _ in ready):
+                    self._tell(ready)
+                    return
+                gone = [descriptor for descriptor, event in ready if event & ~select.POLLIN]
+                if gone:
+                    self._judge_gone(gone, deadline)
+                    return
+                self._tell(ready)
+                for descriptor, _ in ready:
+                    self._all.modify(descriptor, select.POLLRDHUP)
+                    told.append(descriptor)
+        finally:
+            for descriptor in told:
+                self._all.modify(descriptor, select.POLLIN | select.POLLRDHUP)
+
+    def _tell(self, ready: Sequence[tuple[int, int]]) -> None:
+        for descriptor, event in ready:
+            if event & select.POLLIN:
+                rank = self._descriptors.index(descriptor)
+                self._arrived(rank, self._links[rank])
 
 
 class _WatchedPipe(Pipe):

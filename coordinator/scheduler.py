@@ -36,12 +36,16 @@ CLIENT_EVENTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Read-only view for the `state` command. in_flight: the step that is running, or None."""
+    """Read-only view for whoever looks. in_flight: the step that is running, or None.
+
+    waiting: ids by arrival; submissions: what these requests asked for, in the same order.
+    """
 
     table: SlotTable
     in_flight: int | None
     waiting: tuple[int, ...]
     states: tuple[tuple[int, RequestState], ...]
+    submissions: tuple[Submission, ...] = ()
 
 
 class _Request:
@@ -201,11 +205,13 @@ class Scheduler:
 
     def snapshot(self) -> Snapshot:
         """What exists now."""
+        waiting = list(self._in_state(RequestState.WAITING))
         return Snapshot(
             table=self._table,
             in_flight=None if self._flight is None else self._flight.plan.step,
-            waiting=tuple(r.request_id for r in self._in_state(RequestState.WAITING)),
+            waiting=tuple(request.request_id for request in waiting),
             states=tuple((r.request_id, r.life.state) for r in self._live.values()),
+            submissions=tuple(request.submission for request in waiting),
         )
 
     def _in_state(self, state: RequestState) -> Iterator[_Request]:

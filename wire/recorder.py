@@ -1,4 +1,4 @@
-"""What one run keeps of its frames, for its ledger and its tape.
+"""What one run keeps of its frames: for its ledger and its tape, or its recent past.
 
 Recording is one append of references: entries, digests and tape bytes are made when they are asked
 for, so that a recorder costs a step almost nothing.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from hashlib import sha256
+from itertools import islice
 from typing import Final, NamedTuple
 
 from errors import MisuseError
@@ -22,6 +23,10 @@ from wire.tape import TapeRecord, write_tape
 
 # An incident report shows how a conversation ended: the last step or two of the largest program.
 RECENT_ENTRIES_MAX: Final = 512
+# Of recent frames with payloads, unless told otherwise: many steps of a small model.
+RECENT_BYTES: Final = 32 << 20
+# What a record costs besides its metadata and payload, counted so that empty frames are bounded.
+RECORD_BYTES: Final = 512
 
 
 class Record(NamedTuple):
@@ -46,13 +51,23 @@ class Recorder:
     """Keeps the records of all connections of one run, in the order in which they are consumed.
 
     keep_bytes: keep every frame, for `ledger()` and `tape()`. Without it memory is bounded: counts,
-    and the last RECENT_ENTRIES_MAX records without their payloads.
+    and the last RECENT_ENTRIES_MAX records without their payloads. recent_bytes: instead of these,
+    the newest frames with their payloads, as many as fit into so many bytes.
     """
 
-    def __init__(self, keep_bytes: bool = True) -> None:
+    def __init__(self, keep_bytes: bool = True, *, recent_bytes: int | None = None) -> None:
+        if keep_bytes and recent_bytes is not None:
+            raise MisuseError("a recorder keeps every frame or the recent ones")
+        if recent_bytes is not None and recent_bytes < 1:
+            raise MisuseError(f"{recent_bytes} bytes hold no frame")
         self.keep_bytes = keep_bytes
+        # Whether a record is wanted with its payload.
+        self.with_payloads = keep_bytes or recent_bytes is not None
         self.frames = 0
-        self._records: deque[Record] = deque(maxlen=None if keep_bytes else RECENT_ENTRIES_MAX)
+        bounded = not self.with_payloads
+        self._records: deque[Record] = deque(maxlen=RECENT_ENTRIES_MAX if bounded else None)
+        self._recent_bytes = recent_bytes
+        self._held_bytes = 0
         self._payload_bytes = 0
         self._headers = 0
         self._metadata_bytes = 0
@@ -66,6 +81,8 @@ class Recorder:
             self._metadata_bytes += header.metadata_bytes
             self._payload_bytes += header.payload_bytes
         self._records.append(record)
+        if self._recent_bytes is not None:
+            self._forget(record, self._recent_bytes)
 
     def amend(self, record: Record, error: str) -> bool:
         """Give the newest record its error, if it is `record`; whether it was."""
@@ -74,15 +91,35 @@ class Recorder:
         self._records[-1] = record._replace(error=error)
         return True
 
+    @property
+    def oldest(self) -> int:
+        """Index of the oldest record that is kept; `frames` when none is."""
+        return self.frames - len(self._records)
+
+    def since(self, index: int) -> tuple[Record, ...]:
+        """The records from `index` on, as far as they are kept; for the thread that records."""
+        wanted = self.frames - max(index, self.oldest)
+        newest = list(islice(reversed(self._records), wanted))
+        newest.reverse()
+        return tuple(newest)
+
+    def _forget(self, newest: Record, limit: int) -> None:
+        """Drop the oldest records until the rest fits; the newest always stays, to be amended."""
+        records = self._records
+        held = self._held_bytes + _size(newest)
+        while held > limit and len(records) > 1:
+            held -= _size(records.popleft())
+        self._held_bytes = held
+
     def totals(self) -> Totals:
         """The accounting of the whole run (S14), kept or not."""
         return Totals(self._payload_bytes, self._headers * HEADER_BYTES, self._metadata_bytes)
 
     def entries(self) -> list[Entry]:
         """The ledger's entries; without kept bytes the recent ones, and no payload digests."""
-        first = self.frames - len(self._records)
         return [
-            _entry(first + at, record, self.keep_bytes) for at, record in enumerate(self._records)
+            entry(self.oldest + at, record, with_digest=self.with_payloads)
+            for at, record in enumerate(self._records)
         ]
 
     def ledger(self) -> bytes:
@@ -108,12 +145,19 @@ def _raw(record: Record) -> bytes:
     return b"".join((record.header.to_bytes(), record.metadata or b"", record.payload))
 
 
-def _entry(index: int, record: Record, keep_bytes: bool) -> Entry:
+def _size(record: Record) -> int:
+    header = record.header
+    size = RECORD_BYTES + len(record.payload) + len(record.raw or b"")
+    return size if header is None else size + header.metadata_bytes
+
+
+def entry(index: int, record: Record, *, with_digest: bool) -> Entry:
+    """What the ledger says of a record. with_digest: its payload was kept."""
     header = record.header
     is_tensor = header is not None and header.kind in TENSOR_KINDS
     tensor, shape = _tensor(record.metadata) if is_tensor and record.metadata else (None, None)
     digest = None
-    if is_tensor and record.error is None and keep_bytes:
+    if is_tensor and record.error is None and with_digest:
         digest = sha256(record.payload).hexdigest()
     return Entry(
         index=index,

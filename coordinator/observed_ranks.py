@@ -1,0 +1,99 @@
+"""Ranks whose steps are observed: the engine's ranks, with a timer around every step.
+
+It changes nothing of what a step does, and it is not there when nobody observes.
+"""
+
+from __future__ import annotations
+
+from coordinator.engine import Ranks, RankStatus
+from coordinator.step_timing import ObservedStep, StepObserver, StepTimer
+from errors import PeerError
+from program.plan import StepPlan
+from program.step_report import StepReport
+from wire.recorder import Recorder
+
+
+class ObservedRanks:
+    """Implements `engine.Ranks` over `ranks`.
+
+    timer: attached to the links of these ranks. recorder: that of their frames.
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        world_size: int,
+        timer: StepTimer,
+        recorder: Recorder,
+        observer: StepObserver,
+    ) -> None:
+        self._ranks = ranks
+        self._world_size = world_size
+        self._timer = timer
+        self._recorder = recorder
+        self._observer = observer
+        # Of the resident requests: the length of the prompt tells prefill from decode.
+        self._prompts: dict[int, int] = {}
+        observer.began(world_size, timer.doing)
+
+    def step(self, plan: StepPlan) -> StepReport:
+        """See `engine.Ranks.step`. The observer is told of a failed step too."""
+        first_frame = self._recorder.frames
+        start = self._timer.begin()
+        failure: PeerError | None = None
+        try:
+            return self._ranks.step(plan)
+        except PeerError as cause:
+            failure = cause
+            raise
+        finally:
+            self._tell(plan, start, first_frame, failure)
+
+    def wait(self, deadline: float) -> None:
+        """See `engine.Ranks.wait`."""
+        self._ranks.wait(deadline)
+
+    def retire(self, cause: PeerError) -> PeerError:
+        """See `engine.Ranks.retire`."""
+        return self._ranks.retire(cause)
+
+    def status(self) -> tuple[RankStatus, ...]:
+        """See `engine.Ranks.status`."""
+        return self._ranks.status()
+
+    def _tell(
+        self, plan: StepPlan, start: float, first_frame: int, failure: PeerError | None
+    ) -> None:
+        end = self._timer.end()
+        prefill_tokens, decode_rows = self._purposes(plan)
+        recorder = self._recorder
+        self._observer.stepped(
+            ObservedStep(
+                plan=plan,
+                world_size=self._world_size,
+                start=start,
+                end=end,
+                notes=tuple(self._timer.notes),
+                records=recorder.since(first_frame),
+                first_frame=max(first_frame, recorder.oldest),
+                oldest_frame=recorder.oldest,
+                prefill_tokens=prefill_tokens,
+                decode_rows=decode_rows,
+                failure=failure,
+            )
+        )
+
+    def _purposes(self, plan: StepPlan) -> tuple[int, int]:
+        """Prompt tokens in the plan, and rows of one generated token."""
+        prompts = self._prompts
+        for release in plan.releases:
+            prompts.pop(release.request_id, None)
+        for admit in plan.admissions:
+            prompts[admit.request_id] = admit.prompt_tokens
+        prefill_tokens = decode_rows = 0
+        for row in plan.rows:
+            if row.start_position < prompts[row.request_id]:
+                prefill_tokens += len(row.token_ids)
+            else:
+                decode_rows += 1
+        return prefill_tokens, decode_rows
