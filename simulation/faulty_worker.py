@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Protocol
 
 from simulation.faults import Fault, FaultInjector, FaultKind, RankEnded
 from wire.frame import Buffer
@@ -19,6 +20,12 @@ from worker.main import main as worker_main
 
 RANK_ENDED_STATUS = 4
 _HOLD_S = 600.0
+
+
+class Injector(Protocol):
+    """Sends frames on, or something in their place."""
+
+    def send(self, buffers: list[Buffer]) -> None: ...
 
 
 class PipeTarget:
@@ -37,11 +44,11 @@ class PipeTarget:
 
 
 class FaultyPipe(Pipe):
-    """A pipe whose outgoing frames pass a fault injector; everything else is the real pipe's."""
+    """A pipe whose outgoing frames pass an injector; everything else is the real pipe's."""
 
-    def __init__(self, pipe: Pipe, fault: Fault) -> None:
+    def __init__(self, pipe: Pipe, injector: Injector) -> None:
         self._pipe = pipe
-        self._injector = FaultInjector(fault, PipeTarget(pipe))
+        self._injector = injector
 
     def send(self, buffers: list[Buffer], deadline: float) -> None:
         self._injector.send(buffers)
@@ -72,7 +79,9 @@ def main(argv: Sequence[str]) -> int:
     fault = Fault(FaultKind(own.fault), own.fault_phase, own.ranks)
 
     def wrap(pipe: Pipe, options: WorkerOptions) -> Pipe:
-        return FaultyPipe(pipe, fault) if options.rank == own.fault_rank else pipe
+        if options.rank != own.fault_rank:
+            return pipe
+        return FaultyPipe(pipe, FaultInjector(fault, PipeTarget(pipe)))
 
     try:
         return worker_main(rest, wrap)

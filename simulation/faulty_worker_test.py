@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from simulation import faulty_worker as subject
-from simulation.faults import Fault, FaultKind, RankEnded
-from simulation.faulty_worker import RANK_ENDED_STATUS, FaultyPipe, main
+from simulation.faults import Fault, FaultInjector, FaultKind, RankEnded
+from simulation.faulty_worker import RANK_ENDED_STATUS, FaultyPipe, PipeTarget, main
 from wire.frame import Kind, encode
 from wire.link import Pipe
 from wire.metadata import Tensor
@@ -46,7 +46,7 @@ def soon() -> float:
 
 def test_everything_but_the_struck_frame_passes(ends: tuple[SocketPipe, socket.socket]) -> None:
     pipe, far = ends
-    faulty = FaultyPipe(pipe, Fault(FaultKind.RANK_EXIT, "mlp", 2))
+    faulty = FaultyPipe(pipe, FaultInjector(Fault(FaultKind.RANK_EXIT, "mlp", 2), PipeTarget(pipe)))
     faulty.send([partial("attention")], soon())
     assert far.recv(1 << 16) == partial("attention")
     with pytest.raises(RankEnded):
@@ -67,7 +67,7 @@ def test_a_delayed_frame_waits_for_the_coordinators_end(
 ) -> None:
     """What the coordinator still says meanwhile is read and forgotten."""
     pipe, far = ends
-    faulty = FaultyPipe(pipe, Fault(FaultKind.DELAY, "mlp", 2))
+    faulty = FaultyPipe(pipe, FaultInjector(Fault(FaultKind.DELAY, "mlp", 2), PipeTarget(pipe)))
     ended = threading.Event()
 
     def worker() -> None:

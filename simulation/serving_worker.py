@@ -13,40 +13,13 @@ import sys
 from collections.abc import Sequence
 
 from simulation.faults import FaultKind, RankEnded
-from simulation.faulty_worker import RANK_ENDED_STATUS, PipeTarget
+from simulation.faulty_worker import RANK_ENDED_STATUS, FaultyPipe, PipeTarget
 from simulation.serving_faults import AnyFault, ServingFault, ServingInjector, Strike
-from wire.frame import Buffer
 from wire.link import Pipe
 from worker.main import WorkerOptions
 from worker.main import main as worker_main
 
 KINDS: dict[str, AnyFault] = {kind.value: kind for kind in (*FaultKind, *ServingFault)}
-
-
-class _InjectingPipe(Pipe):
-    """A pipe whose outgoing frames pass an injector; everything else is the real pipe's."""
-
-    def __init__(self, pipe: Pipe, strike: Strike) -> None:
-        self._pipe = pipe
-        self._injector = ServingInjector(strike, PipeTarget(pipe))
-
-    def send(self, buffers: list[Buffer], deadline: float) -> None:
-        self._injector.send(buffers)
-
-    def receive(self, limit: int, deadline: float) -> bytes:
-        return self._pipe.receive(limit, deadline)
-
-    def receive_into(self, space: memoryview, deadline: float) -> int:
-        return self._pipe.receive_into(space, deadline)
-
-    def clock(self) -> float:
-        return self._pipe.clock()
-
-    def fileno(self) -> int:
-        return self._pipe.fileno()
-
-    def close(self) -> None:
-        self._pipe.close()
 
 
 def main(argv: Sequence[str]) -> int:
@@ -60,7 +33,9 @@ def main(argv: Sequence[str]) -> int:
     strike = Strike(KINDS[own.fault], own.fault_phase, own.fault_epoch, own.ranks)
 
     def wrap(pipe: Pipe, options: WorkerOptions) -> Pipe:
-        return _InjectingPipe(pipe, strike) if options.rank == own.fault_rank else pipe
+        if options.rank != own.fault_rank:
+            return pipe
+        return FaultyPipe(pipe, ServingInjector(strike, PipeTarget(pipe)))
 
     try:
         return worker_main(rest, wrap)
