@@ -8,6 +8,9 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+import google.protobuf
+import numpy as np
+
 
 def describe() -> str:
     """One line: processor, cores this process may use, kernel, Python."""
@@ -19,6 +22,15 @@ def describe() -> str:
     cores = len(os.sched_getaffinity(0))
     return f"{model}, {cores} cores, {platform.system()} {platform.release()}, Python " + (
         platform.python_version()
+    )
+
+
+def versions() -> str:
+    """One line: the libraries that the numbers depend on."""
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    return (
+        f"NumPy {np.__version__} with {blas['name']} {blas['version']}, "
+        f"protobuf {google.protobuf.__version__}"
     )
 
 

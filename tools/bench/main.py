@@ -2,6 +2,7 @@
 
     bench block [--peers DIR --peer-python FILE] [--rounds N] [--steps N] [--cases N]
     bench model [--hf DIR --hf-python FILE] [--tp 1,2]
+    bench ab [--checkpoint DIR | --size quarter|half|full] [--rounds N] [--json FILE] ...
 
 Without a baseline only this runtime is measured. A baseline has an interpreter of its own, because
 nothing of torch belongs in this project.
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from errors import ConfigError, TPError
+from tools.bench import ab_command
 from tools.bench.block import Plan, steady, whole_case
 from tools.bench.block_peer import Peer
 from tools.bench.machine import describe
@@ -45,6 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     models.add_argument("--hf", metavar="DIR", help="folder of the baseline script")
     models.add_argument("--hf-python", metavar="FILE", help="an interpreter with transformers")
     models.add_argument("--tp", default="1,2", metavar="N,N")
+    ab = commands.add_parser("ab", allow_abbrev=False, help="replicated, sharded, and one rank")
+    ab_command.add_arguments(ab)
     return parser
 
 
@@ -91,8 +95,10 @@ def main(argv: Sequence[str]) -> int:
         print(describe(), flush=True)
         if options.command == "block":
             _block(options)
-        else:
+        elif options.command == "model":
             _model(options)
+        else:
+            ab_command.run(options)
     except TPError as failure:
         print(failure.diagnostics(), file=sys.stderr)
         return failure.exit_code

@@ -1,9 +1,13 @@
-"""A checkpoint of true 4B dimensions with few layers and random weights, written to disk once."""
+"""A checkpoint with few layers and random weights, written to disk once.
+
+Its widths are those of the 4B model, or a half or a quarter of them; head sizes stay.
+"""
 
 from __future__ import annotations
 
 import json
 import struct
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +19,15 @@ from program.qwen35_config import read_config
 VOCABULARY: Final = 1024
 _CHUNK_ELEMENTS: Final = 1 << 22
 _SCALE: Final = 0.02
+
+
+class Size(Enum):
+    """The value divides the widths of the 4B model."""
+
+    FULL = 1
+    HALF = 2
+    QUARTER = 4
+
 
 CONFIG: Final[dict[str, object]] = {
     "architectures": ["Qwen3_5ForCausalLM"],
@@ -48,22 +61,43 @@ CONFIG: Final[dict[str, object]] = {
 }
 
 
-def write_checkpoint(folder: Path) -> None:
-    """config.json and model.safetensors, float32, about 1.8 GB."""
+# What a smaller size divides, each with its least value: the program runs on two ranks.
+_DIVIDED: Final = {
+    "hidden_size": 256,
+    "intermediate_size": 256,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+
+
+def config(size: Size) -> dict[str, object]:
+    """What config.json holds."""
+    divided = {name: max(least, _width(name) // size.value) for name, least in _DIVIDED.items()}
+    return CONFIG | divided
+
+
+def _width(name: str) -> int:
+    return int(str(CONFIG[name]))
+
+
+def write_checkpoint(folder: Path, size: Size = Size.FULL) -> None:
+    """config.json and model.safetensors, float32; 1.8 GB at full size, a sixteenth at a quarter."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "config.json").write_text(json.dumps(config(size)))
     weights = qwen35_program(read_config(folder), Variant.SHARDED, 1).weights
     header: dict[str, object] = {}
     offset = 0
     for weight in weights:
-        size = 4 * int(np.prod(weight.shape))
+        weight_bytes = 4 * int(np.prod(weight.shape))
         name = f"model.{weight.name}"
         header[name] = {
             "dtype": "F32",
             "shape": list(weight.shape),
-            "data_offsets": [offset, offset + size],
+            "data_offsets": [offset, offset + weight_bytes],
         }
-        offset += size
+        offset += weight_bytes
     text = json.dumps(header).encode("ascii")
     text += b" " * (-len(text) % 8)
     source = np.random.default_rng(0)
