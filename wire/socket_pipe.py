@@ -109,7 +109,7 @@ class SocketPipe(Pipe):
 
     def _await_bytes(self, deadline: float) -> None:
         if not _wait(self._readable, deadline):
-            raise DeadlineError("receive", "nothing arrived in time")
+            raise DeadlineError("receive", "no more bytes arrived in time")
 
 
 class Listener:
