@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from coordinator.engine import Ranks
 from coordinator.engine_ranks import LinkedRanks
 from coordinator.local_ranks import LocalRanks
 from coordinator.model_run import LAST_WORDS_MS, ModelBindings, explained
 from coordinator.model_session import ModelSession
 from coordinator.model_setup import ModelSetup
+from coordinator.observed_ranks import ObservedRanks
 from coordinator.rank_watch import watch
+from coordinator.step_timing import StepObserver, StepTimer
 from coordinator.wake import Wake
 from errors import PeerError
 from manifest.run_manifest import RunManifest
@@ -25,7 +29,7 @@ class ServedModel:
     session: for what it tells; steps go through `ranks`.
     """
 
-    ranks: LinkedRanks
+    ranks: Ranks
     session: ModelSession
     wake: Wake
     kill: Callable[[], None]
@@ -42,10 +46,12 @@ def served_model(
     bindings: ModelBindings,
     recorder: Recorder,
     killable: Callable[[Callable[[], None]], None] = _unkilled,
+    observer: StepObserver | None = None,
 ) -> Iterator[ServedModel]:
     """On leaving, every process is gone and reaped. Raises PeerError when the load fails.
 
     killable: given, before the first process is started, what `ServedModel.kill` is later.
+    observer: told of every step; None costs nothing.
     """
     with LocalRanks(manifest, bindings.launcher(manifest)) as processes:
         killable(processes.kill)
@@ -55,7 +61,8 @@ def served_model(
 
         try:
             links = processes.connect(recorder).links
-            watch(links)
+            timer = None if observer is None else StepTimer(time.monotonic)
+            watch(links, None if timer is None else timer.arrived)
             session = ModelSession(
                 setup,
                 links,
@@ -69,7 +76,11 @@ def served_model(
             raise end(failure) from None
         wake = Wake()
         try:
-            ranks = LinkedRanks(session, links, wake, processes.pids, end)
+            ranks: Ranks = LinkedRanks(session, links, wake, processes.pids, end)
+            if timer is not None and observer is not None:
+                timer.attach(links)
+                session.group.reduce = timer.timed(session.group.reduce, links[0])
+                ranks = ObservedRanks(ranks, len(links), timer, recorder, observer)
             yield ServedModel(ranks, session, wake, processes.kill)
         finally:
             session.close()

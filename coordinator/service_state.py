@@ -36,7 +36,7 @@ def state_json(snapshot: EngineSnapshot) -> dict[str, object]:
             {"request_id": request_id, "state": state.value}
             for request_id, state in snapshot.scheduler.states
         ],
-        "slots": _slots_json(table),
+        "slots": slots_json(table),
         "state_digest": table.digest(),
         "steps": snapshot.steps,
         "stopping": snapshot.stopping,
@@ -62,7 +62,8 @@ def _rank_json(rank: RankStatus) -> dict[str, object]:
     }
 
 
-def _slots_json(table: SlotTable) -> list[dict[str, object] | None]:
+def slots_json(table: SlotTable) -> list[dict[str, object] | None]:
+    """One entry per slot, null where it is free."""
     return [None if holder is None else _resident_json(holder) for holder in table.slots]
 
 
