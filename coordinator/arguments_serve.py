@@ -7,6 +7,7 @@ from typing import Final
 
 from coordinator.argument_parser import StrictParser
 from coordinator.arguments_control import bounded, control_address
+from coordinator.arguments_http import add_http_options, read_http
 from coordinator.arguments_model import add_model_options, model_manifest
 from coordinator.deadlines import default_ms
 from coordinator.options import CallContext
@@ -19,16 +20,19 @@ DRAIN_MS: Final = (0, 3_600_000)
 WAITING: Final = (1, 65_536)
 
 _DESCRIPTION: Final = """\
-Serves a model to many clients at once over a Unix socket (docs/spec/service.md). A signal ends it:
-no more requests, those that live may finish, then everything is put away."""
+Serves a model to many clients at once: over HTTP (docs/spec/http.md), and with --control over a
+Unix socket (docs/spec/service.md), which alone it serves when --port is not given with it. A signal
+ends it: no more requests, those that live may finish, then everything is put away."""
 
 _EXAMPLES: Final = """\
+  coordinator serve --port 8000
   coordinator serve --control unix:service.sock
   coordinator serve --control unix:service.sock --checkpoint DIR --tp 4 --max-batch 16"""
 
 
 def serve_parser(context: CallContext) -> StrictParser:
-    parser = StrictParser("coordinator serve --control ADDRESS", _DESCRIPTION, _EXAMPLES)
+    parser = StrictParser("coordinator serve [OPTIONS]", _DESCRIPTION, _EXAMPLES)
+    add_http_options(parser)
     parser.option("--control", "unix:PATH", "the socket, made here with mode 0600")
     parser.option("--max-waiting", "N", f"requests that may wait (default {MAX_WAITING})")
     heartbeat, drain = default_ms("heartbeat"), default_ms("drain")
@@ -41,10 +45,13 @@ def serve_parser(context: CallContext) -> StrictParser:
 def read_serve(argv: Sequence[str], context: CallContext) -> ServeOptions:
     """Raises ConfigError with every problem."""
     values, problems = serve_parser(context).read(argv)
-    control = control_address(values.control, context, problems)
+    control = None
+    if values.control is not None:
+        control = control_address(values.control, context, problems)
+    http = read_http(values, context, problems)
     waiting = bounded("--max-waiting", values.max_waiting, MAX_WAITING, WAITING, problems)
     beat, drain = default_ms("heartbeat"), default_ms("drain")
     beat = bounded("--heartbeat-ms", values.heartbeat_ms, beat, HEARTBEAT_MS, problems)
     drain = bounded("--drain-ms", values.drain_ms, drain, DRAIN_MS, problems)
     manifest = model_manifest(values, context, problems)
-    return ServeOptions(manifest, control, waiting, beat, drain)
+    return ServeOptions(manifest, control, waiting, beat, drain, http)

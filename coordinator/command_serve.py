@@ -25,7 +25,7 @@ from coordinator.service import ControlService
 from coordinator.service_options import ServeOptions
 from coordinator.service_run import ServedModel, served_model
 from coordinator.wake import Wake
-from errors import ConfigError
+from errors import ConfigError, MisuseError
 from program.plan import PlanLimits
 from wire.recorder import Recorder
 from wire.socket_pipe import Listener
@@ -39,6 +39,8 @@ def serve(options: ServeOptions, bindings: ModelBindings, log: TextIO) -> int:
     Raises ConfigError before anything is started, PeerError when the load fails.
     """
     manifest = options.manifest
+    if options.control is None:
+        raise MisuseError("without a control socket nobody could reach it")
     if manifest.model is None:
         raise ConfigError.single("program", manifest.program, "is no model program")
     setup = set_up(manifest, bindings.machine)
@@ -47,7 +49,7 @@ def serve(options: ServeOptions, bindings: ModelBindings, log: TextIO) -> int:
         step_tokens=manifest.model.max_step_tokens,
         waiting_max=options.waiting_max,
     )
-    _say(log, render_deadlines(settings_ms(options)))
+    say(log, render_deadlines(settings_ms(options)))
     with (
         closing(Listener(options.control)) as listener,
         closing(Wake()) as wake,
@@ -74,7 +76,8 @@ def serve(options: ServeOptions, bindings: ModelBindings, log: TextIO) -> int:
 def settings_ms(options: ServeOptions) -> dict[str, int]:
     """The settable waits in force, by their names in the table."""
     deadlines = options.manifest.deadlines
-    return {
+    http = options.http
+    settings = {
         "handshake": deadlines.handshake_ms,
         "load": deadlines.load_ms,
         "phase": deadlines.phase_ms,
@@ -83,6 +86,9 @@ def settings_ms(options: ServeOptions) -> dict[str, int]:
         "heartbeat": options.heartbeat_ms,
         "drain": options.drain_ms,
     }
+    if http is not None:
+        settings |= {"queue": http.queue_ms, "linger": http.linger_ms, "request": http.request_ms}
+    return settings
 
 
 def ready_line(limits: PlanLimits, options: ServeOptions) -> str:
@@ -121,13 +127,13 @@ class Serving:
     def until_stopped(self, service: ControlService, options: ServeOptions, log: TextIO) -> None:
         """Pump the socket until the engine has ended after a signal."""
         drain_s, kill_at = options.drain_ms / 1000, None
-        with _taken(self._on_signal):
+        with signals_taken(self._on_signal):
             # From here on a signal finds everything in place.
-            _say(log, ready_line(self._model.session.limits, options))
+            say(log, ready_line(self._model.session.limits, options))
             while not self._ended:
                 now = time.monotonic()
                 if self._signals and kill_at is None:
-                    _say(log, f"stopping: requests have {drain_s:g} s to finish\n")
+                    say(log, f"stopping: requests have {drain_s:g} s to finish\n")
                     service.refuse_newcomers()
                     self._inbox.stop(now + drain_s)
                     kill_at = now + drain_s + default_ms("release") / 1000
@@ -162,15 +168,15 @@ class Serving:
         failure = self._engine.failure
         if failure is not None and self._told is None:
             self._told = failure
-            _say(log, f"failed {_when(failure)}: {failure.cause.diagnostics()}\n")
+            say(log, f"failed {when(failure)}: {failure.cause.diagnostics()}\n")
 
 
-def _when(failure: Failure) -> str:
+def when(failure: Failure) -> str:
     return "between steps" if failure.step is None else f"in step {failure.step}"
 
 
 @contextmanager
-def _taken(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def signals_taken(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """The signals that end a run go to `handler`; one that the caller ignores stays ignored."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     for number, known in before.items():
@@ -183,6 +189,7 @@ def _taken(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
             signal.signal(number, known)
 
 
-def _say(log: TextIO, text: str) -> None:
+def say(log: TextIO, text: str) -> None:
+    """At once."""
     log.write(text)
     log.flush()

@@ -13,6 +13,9 @@ import coordinator.model_run
 import coordinator.processes
 import coordinator.rank_watch
 import coordinator.service
+import coordinator.serving.body_limit
+import coordinator.serving.http_limits
+import coordinator.serving.restarts
 import worker.hangup
 import worker.main
 from coordinator.arguments_serve import read_serve, serve_parser
@@ -24,6 +27,8 @@ from coordinator.options import CallContext
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "deadlines.md"
 CONTEXT = CallContext(Path("/call"), model=Path("/model"))
 SOCKET = ["--control", "unix:s"]
+# With both ways in, every flag has something to set.
+BOTH = [*SOCKET, "--port", "0"]
 # Where the waits without a flag are.
 CONSTANTS_MS = {
     "kill": coordinator.processes.KILL_MS,
@@ -32,6 +37,10 @@ CONSTANTS_MS = {
     "undue read": coordinator.engine_ranks.UNDUE_READ_MS,
     "accept pause": coordinator.service.ACCEPT_PAUSE_MS,
     "liveness": coordinator.accept.LIVENESS_MS,
+    "restart": coordinator.serving.restarts.FIRST_DELAY_MS,
+    "keep alive": coordinator.serving.http_limits.KEEP_ALIVE_MS,
+    "stall": coordinator.serving.http_limits.STALL_MS,
+    "discard": coordinator.serving.body_limit.DISCARD_MS,
     "worker connect": coordinator.main.CONNECT_MS,
     "worker idle": worker.main.IDLE_MS,
     "worker send": worker.main.SEND_MS,
@@ -64,7 +73,7 @@ def test_what_the_code_waits(name: str) -> None:
 
 
 def test_the_defaults_of_serve() -> None:
-    options = read_serve(SOCKET, CONTEXT)
+    options = read_serve(BOTH, CONTEXT)
     for name, value in settings_ms(options).items():
         assert value == default_ms(name), name
     assert read_state(SOCKET, CONTEXT).timeout_ms == default_ms("state")
@@ -76,7 +85,7 @@ def test_every_flag_sets_its_wait(wait: Wait) -> None:
         assert read_state([*SOCKET, "--timeout-ms", "77"], CONTEXT).timeout_ms == 77
         assert "--timeout-ms" in state_parser(CONTEXT).format_help()
         return
-    options = read_serve([*SOCKET, wait.flag, "77"], CONTEXT)
+    options = read_serve([*BOTH, wait.flag, "77"], CONTEXT)
     assert settings_ms(options)[wait.name] == 77
     lines = render_deadlines(settings_ms(options)).splitlines()
     (shown,) = [line for line in lines if " 77 ms " in line]

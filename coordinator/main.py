@@ -116,6 +116,17 @@ def _replay(options: ReplayOptions, environment: Mapping[str, str], page: TextIO
     return show_replay(options, open_worker, page, style)
 
 
+def _serve(options: ServeOptions, environment: Mapping[str, str]) -> int:
+    watch = watch_for(sys.stderr, environment)
+    bindings = ModelBindings(_launcher, visible_machine, watch)
+    if options.http is None:
+        return serve(options, bindings, sys.stderr)
+    # Nothing else needs a web server, and nothing else should wait for its import.
+    from coordinator.serving.command import serve_http
+
+    return serve_http(options, bindings, sys.stderr)
+
+
 def _dispatch(options: Options, environment: Mapping[str, str], page: TextIO) -> int:
     match options:
         case HelpRequest(text):
@@ -135,8 +146,7 @@ def _dispatch(options: Options, environment: Mapping[str, str], page: TextIO) ->
             bindings = ModelBindings(_launcher, visible_machine, watch, SOURCE_DIGEST)
             return run_model_command(options, bindings, page)
         case ServeOptions():
-            watch = watch_for(sys.stderr, environment)
-            return serve(options, ModelBindings(_launcher, visible_machine, watch), sys.stderr)
+            return _serve(options, environment)
         case StateOptions():
             page.write(show_state(options))
             return 0

@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from manifest.run_manifest import RunManifest
 from wire.address import Address
 
 
 @dataclass(frozen=True)
+class HttpOptions:
+    """Serve over HTTP. host: an IP address. port: 0 for any that is free.
+
+    restart_policy: a value of `serving.restarts.RestartPolicy`. trace, chrome_trace: files for the
+    steps' times. dump_dir: folder for the last frames before a failure.
+    """
+
+    host: str
+    port: int
+    api_key_file: Path | None
+    restart_policy: str
+    queue_ms: int
+    linger_ms: int
+    request_ms: int
+    body_bytes: int
+    connections: int
+    trace: Path | None
+    chrome_trace: Path | None
+    dump_dir: Path | None
+
+
+@dataclass(frozen=True)
 class ServeOptions:
-    """Serve a model. control: path of the Unix socket. waiting_max: length of the queue."""
+    """Serve a model. waiting_max: length of the queue.
+
+    control: path of the Unix socket, None for none; http: None for none; there is one of them.
+    """
 
     manifest: RunManifest
-    control: Address
+    control: Address | None
     waiting_max: int
     heartbeat_ms: int
     drain_ms: int
+    http: HttpOptions | None = None
 
 
 @dataclass(frozen=True)

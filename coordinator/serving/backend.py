@@ -181,14 +181,19 @@ class Backend:
         """From here on the ranks are being started."""
         self._thread.start()
 
-    def stop(self, deadline: float) -> None:
-        """No more requests; those that live have until then. May be called again, with less."""
+    def stop(self, deadline: float) -> bool:
+        """No more requests; those that live have until then. May be called again, with less.
+
+        Whether an engine runs. Without one there is nothing to wait for, and `kill` ends it.
+        """
         with self._lock:
-            # Before whoever waits is woken: it asks for this.
+            # Before anybody looks for it in the inbox.
+            self._stopping.set()
             self._inbox.stop(deadline)
             self._advance(PhaseEvent.STOP)
-        self._stopping.set()
+            runs = self._waker is not None
         self._changed()
+        return runs
 
     def kill(self) -> None:
         """End the processes of the ranks at once; until the thread has ended, call again."""
