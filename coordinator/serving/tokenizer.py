@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders
 
 from errors import ConfigError
 
@@ -44,3 +44,19 @@ class TextTokenizer:
     def decode(self, token_ids: list[int]) -> str:
         """The text of the ids, special tokens left out."""
         return str(self._tokenizer.decode(token_ids))
+
+    def piece(self, token_id: int) -> str | None:
+        """The token as the vocabulary spells it; None for an id without one."""
+        piece = self._tokenizer.id_to_token(token_id)
+        return None if piece is None else str(piece)
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """Tokens that are no text."""
+        added = self._tokenizer.get_added_tokens_decoder()
+        return frozenset(token_id for token_id, token in added.items() if token.special)
+
+    @property
+    def byte_level(self) -> bool:
+        """Whether a token is a run of bytes, spelled in the byte-level alphabet."""
+        return isinstance(self._tokenizer.decoder, decoders.ByteLevel)

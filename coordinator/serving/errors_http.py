@@ -1,0 +1,73 @@
+"""Errors as the public completion interfaces spell them: a status and one JSON object.
+
+`message`, `type`, `param` and `code` are theirs; `rank` and `phase` are there when a rank failed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.responses import Response
+
+from errors import OverloadError, PeerError, PoisonedError, RequestError, TPError
+
+# Where one class of error has several statuses, the code decides.
+STATUSES: Final[Mapping[str, int]] = {
+    "overload.loading": 503,
+    "overload.queue_time": 503,
+    "overload.stopping": 503,
+    "request.body_size": 413,
+    "request.body_time": 408,
+    "request.cancelled": 410,
+    "request.media_type": 415,
+    "request.dropped": 503,
+    "request.model": 404,
+    "request.not_found": 404,
+}
+JSON_TYPE: Final = "application/json"
+
+
+def status_of(error: TPError) -> int:
+    """The HTTP status that goes with the error."""
+    return STATUSES.get(error.code, error.http_status)
+
+
+def error_json(error: TPError) -> dict[str, object]:
+    """{"error": {...}}; also the data of an error event in a stream."""
+    status = status_of(error)
+    cause = error.cause if isinstance(error, PoisonedError) else error
+    told: dict[str, object] = {
+        "message": error.message,
+        "type": _type(status),
+        "param": error.param if isinstance(error, RequestError) else None,
+        "code": error.code,
+    }
+    if isinstance(cause, PeerError):
+        told |= {"rank": cause.rank, "phase": cause.phase}
+    return {"error": told}
+
+
+def json_bytes(value: object) -> bytes:
+    """Strict JSON in UTF-8. A half of a surrogate pair is written as its escape."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace")
+
+
+def error_response(error: TPError, retry_after_s: int = 1) -> Response:
+    """Retry-After is told wherever trying again may help."""
+    status = status_of(error)
+    headers = {}
+    if isinstance(error, OverloadError) or status == 503:
+        headers["retry-after"] = str(retry_after_s)
+    if status in (408, 413):
+        # The rest of the body is not read, so the connection can't carry another request.
+        headers["connection"] = "close"
+    return Response(json_bytes(error_json(error)), status, headers, JSON_TYPE)
+
+
+def _type(status: int) -> str:
+    if status == 429:
+        return "rate_limit_error"
+    return "server_error" if status >= 500 else "invalid_request_error"

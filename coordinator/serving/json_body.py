@@ -1,0 +1,75 @@
+"""A request's body: bounded in size and time, and strict JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from starlette.types import Receive, Scope
+
+from coordinator.serving.api_options import ApiOptions
+from errors import ConfigError, RequestError
+from program.strict_json import JsonObject, parse_object
+
+SYNTAX_CODE: Final = "request.syntax"
+
+
+class ClientGone(Exception):
+    """The client left before it had said all; nobody is there to be answered."""
+
+
+async def read_object(scope: Scope, receive: Receive, options: ApiOptions) -> JsonObject:
+    """The JSON object in the body.
+
+    Raises RequestError: request.media_type, request.body_size, request.body_time, request.syntax.
+    """
+    _check_media_type(scope)
+    try:
+        async with asyncio.timeout(options.body_ms / 1000):
+            data = await _read(scope, receive, options.body_bytes_max)
+    except TimeoutError:
+        rule = f"must arrive within {options.body_ms} ms"
+        raise RequestError("request.body_time", f"body: {rule}", param="body") from None
+    return parse_body(data, options.body_bytes_max)
+
+
+def parse_body(data: bytes, bytes_max: int) -> JsonObject:
+    """The object that a body holds. Raises RequestError."""
+    try:
+        return parse_object(data, "body", bytes_max=bytes_max, code=SYNTAX_CODE)
+    except ConfigError as refused:
+        raise RequestError(SYNTAX_CODE, refused.message, param="body") from None
+
+
+def _check_media_type(scope: Scope) -> None:
+    """A browser sends any other type to a foreign host without asking; JSON it does not."""
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            essence = value.split(b";")[0].strip().lower()
+            if essence == b"application/json":
+                return
+    rule = "must be application/json"
+    raise RequestError("request.media_type", f"content-type: {rule}", param="content-type")
+
+
+async def _read(scope: Scope, receive: Receive, bytes_max: int) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and len(value) < 20:
+            _check_size(int(value), bytes_max)
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
+        _check_size(size, bytes_max)
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+
+
+def _check_size(size: int, bytes_max: int) -> None:
+    if size > bytes_max:
+        rule = f"must have at most {bytes_max} bytes"
+        raise RequestError("request.body_size", f"body: {rule}", param="body")

@@ -1,0 +1,75 @@
+"""Server-sent events to one client: what is not read is bounded, and so is every write."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from starlette.types import Send
+
+from coordinator.serving.api_options import ApiOptions
+
+HEADERS: Final = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    # Asks proxies not to collect events.
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class EventStream:
+    """Bytes are written by anyone on the event loop, and sent by `run`."""
+
+    def __init__(self, options: ApiOptions) -> None:
+        self._send_s = options.send_ms / 1000
+        self._unread_bytes_max = options.unread_bytes_max
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._news = asyncio.Event()
+        self._ended = False
+        self.gone = False
+
+    def write(self, data: bytes) -> None:
+        """Neither waits nor raises: a client that leaves too much unread is gone."""
+        self._pending.append(data)
+        self._pending_bytes += len(data)
+        if self._pending_bytes > self._unread_bytes_max:
+            self.close()
+        self._news.set()
+
+    def end(self) -> None:
+        """Nothing more will be written."""
+        self._ended = True
+        self._news.set()
+
+    def close(self) -> None:
+        """The client is gone."""
+        self.gone = True
+        self._pending.clear()
+        self._pending_bytes = 0
+        self._news.set()
+
+    async def run(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+        """Until the end was written, or the client is gone."""
+        start = {"type": "http.response.start", "status": 200, "headers": [*HEADERS, *headers]}
+        await self._sent(send, start)
+        while not self.gone:
+            await self._news.wait()
+            self._news.clear()
+            data = b"".join(self._pending)
+            self._pending.clear()
+            last = self._ended
+            if data and not self.gone:
+                body = {"type": "http.response.body", "body": data, "more_body": True}
+                await self._sent(send, body)
+                self._pending_bytes -= len(data)
+            if last and not self.gone:
+                await self._sent(send, {"type": "http.response.body", "body": b""})
+                return
+
+    async def _sent(self, send: Send, message: dict[str, object]) -> None:
+        try:
+            async with asyncio.timeout(self._send_s):
+                await send(message)
+        except (TimeoutError, OSError):
+            self.close()
