@@ -50,7 +50,7 @@ TABLE = {
     "coordinator/serving": _allowed(
         "errors identity manifest program wire",
         "anyio jinja2 prometheus_client rich starlette tokenizers uvicorn",
-        tests="model simulation worker",
+        tests="model simulation tools worker",
     ),
     "simulation": _allowed("coordinator errors identity manifest model program wire worker"),
     "evidence": _allowed(EVERYTHING_BUT_SERVING, "numpy runfiles", tests="verifier"),

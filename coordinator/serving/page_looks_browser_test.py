@@ -1,0 +1,164 @@
+"""How the page looks and reads in a real browser: themes, contrast, widths, names, motion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from coordinator.serving.fake_engine_server import FakeEngineServer
+from coordinator.serving.fake_engine_story import FAILURE, engine
+from tools.browser.chromium import Browser, chromium
+from tools.browser.tab import Tab
+
+SHOWN = "document.querySelector('#stat-slots').textContent.includes('of')"
+GROUND = "getComputedStyle(document.body).backgroundColor"
+CONTRAST_MIN = 4.5
+# Of each element with text of its own: its selector, colour and first ground that is not clear.
+COLOURS = """
+[...document.querySelectorAll('body *')].flatMap((node) => {
+  const own = [...node.childNodes].some((c) => c.nodeType === 3 && c.textContent.trim());
+  const box = node.getBoundingClientRect();
+  const skipped = box.width < 2 || box.height < 2 || node.closest('noscript, svg, :disabled');
+  if (!own || skipped) return [];
+  let ground = node;
+  const clear = (colour) => colour === 'rgba(0, 0, 0, 0)' || colour === 'transparent';
+  while (clear(getComputedStyle(ground).backgroundColor)) ground = ground.parentElement;
+  const name = `${node.tagName.toLowerCase()}#${node.id}.${node.className}`;
+  return [[name, getComputedStyle(node).color, getComputedStyle(ground).backgroundColor]];
+})
+"""
+# Controls that a screen reader could not name.
+NAMELESS = """
+[...document.querySelectorAll('button, input, textarea, a, dialog, [role=button], [role=img]')]
+  .filter((node) => !(node.getAttribute('aria-label') || node.textContent.trim()
+    || node.labels?.length || node.getAttribute('aria-labelledby')))
+  .map((node) => node.outerHTML.slice(0, 80))
+"""
+# What has the focus, and the ring around it.
+FOCUSED = """
+(() => {
+  const node = document.activeElement;
+  const { outlineStyle, outlineWidth } = getComputedStyle(node);
+  const svg = node.className.baseVal;
+  const name = node === document.body ? 'BODY' : node.id || svg || node.textContent.trim();
+  return [name, outlineStyle === 'none' ? 'none' : `${outlineStyle} ${outlineWidth}`];
+})()
+"""
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FakeEngineServer]:
+    failed = engine(119, phase="failed", failure=FAILURE, live=0)
+    with FakeEngineServer({**engine(119), "failure": failed["failure"]}) as running:
+        yield running
+
+
+@pytest.fixture
+def tab(browser: Browser, server: FakeEngineServer) -> Iterator[Tab]:
+    opened = browser.tab()
+    opened.goto(server.url)
+    opened.wait_for(SHOWN)
+    yield opened
+    opened.close()
+
+
+def luminance(colour: str) -> float:
+    """WCAG 2 relative luminance of `rgb(r, g, b)`."""
+    channels = [float(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2 contrast ratio, from 1 to 21."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_contrast_is_measured_right() -> None:
+    assert contrast("rgb(0, 0, 0)", "rgb(255, 255, 255)") == pytest.approx(21)
+    assert contrast("rgb(119, 119, 119)", "rgb(255, 255, 255)") < CONTRAST_MIN
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast(tab: Tab, scheme: str) -> None:
+    tab.media(prefers_color_scheme=scheme)
+    colours = tab.evaluate(COLOURS)
+    assert len(colours) > 50
+    faint = [c for c in colours if contrast(c[1], c[2]) < CONTRAST_MIN]
+    assert faint == []
+
+
+def test_the_system_and_the_button_choose_the_theme(tab: Tab) -> None:
+    tab.media(prefers_color_scheme="dark")
+    assert luminance(tab.evaluate(GROUND)) < 0.05
+    tab.media(prefers_color_scheme="light")
+    assert luminance(tab.evaluate(GROUND)) > 0.8
+    grounds = []
+    for _ in range(3):
+        tab.focus("#theme")
+        tab.press("Enter")
+        grounds.append((tab.text("#theme"), luminance(tab.evaluate(GROUND)) > 0.5))
+    assert grounds == [("Theme: light", True), ("Theme: dark", False), ("Theme: system", True)]
+
+
+@pytest.mark.parametrize("width", [380, 700, 1119, 1120, 1440, 2560])
+def test_nothing_scrolls_sideways(tab: Tab, width: int) -> None:
+    tab.viewport(width, 900)
+    tab.cdp.pump(0.2)
+    assert tab.evaluate(OVERFLOW) == 0
+    tab.click("#timeline .step:last-child")
+    tab.wait_for("document.querySelector('#frames tbody tr') !== null")
+    panel = "document.querySelector('#step')"
+    assert tab.evaluate(f"{panel}.scrollWidth - {panel}.clientWidth") == 0
+    assert tab.evaluate(f"{panel}.getBoundingClientRect().width") <= width
+
+
+def test_everything_has_a_name(tab: Tab) -> None:
+    assert tab.evaluate(NAMELESS) == []
+    tab.click("#timeline .step:last-child")
+    tab.wait_for("document.querySelector('#frames tbody tr') !== null")
+    assert tab.evaluate(NAMELESS) == []
+    tab.evaluate("document.body.append(document.createElement('button'))")
+    assert len(tab.evaluate(NAMELESS)) == 1
+
+
+def test_tab_reaches_everything_and_the_focus_shows(tab: Tab) -> None:
+    seen = []
+    for _ in range(30):
+        tab.press("Tab")
+        name, outline = tab.evaluate(FOCUSED)
+        if name == "BODY":
+            break
+        seen.append(name)
+        # A step of the timeline shows its focus on its own column.
+        assert outline == ("none" if name == "step" else "solid 2px"), name
+    wanted = {"theme", "step", "prompt", "max-tokens", "temperature", "send", "answer", "Cancel"}
+    assert wanted <= set(seen)
+    # The steps are one stop among the others; arrow keys move within.
+    assert seen.count("step") == 1
+    tab.focus("#timeline .step:last-child")
+    tab.press("ArrowLeft")
+    column = "getComputedStyle(document.activeElement.querySelector('.hit')).stroke"
+    assert tab.evaluate(column).startswith("rgb")
+
+
+def test_motion_stops_for_those_who_ask(tab: Tab) -> None:
+    moving = "document.getAnimations().filter((a) => a.playState === 'running').length"
+    tab.media(prefers_reduced_motion="no-preference")
+    assert tab.evaluate(moving) > 0
+    tab.media(prefers_reduced_motion="reduce")
+    assert tab.evaluate(moving) == 0
+
+
+def test_digits_are_of_one_width(tab: Tab) -> None:
+    style = "getComputedStyle(document.querySelector('#stat-rate')).fontVariantNumeric"
+    assert tab.evaluate(style) == "tabular-nums"
