@@ -167,13 +167,27 @@ class Qwen35Executor:
 
         To be called between the last `reduced` and the next `begin`, on the primary rank.
         """
-        if self._weights.head is None:
-            raise MisuseError("logits are computed on the primary rank only")
         (span,) = [span for span in self._spans if span.slot == row.slot]
         start = span.tokens.start
-        hidden = self._hidden[start + first : start + last]
+        return self._logits_of(self._hidden[start + first : start + last])
+
+    def _logits_of(self, hidden: Array) -> Array:
+        """[tokens, hidden] -> [tokens, vocab]."""
+        if self._weights.head is None:
+            raise MisuseError("logits are computed on the primary rank only")
         normed = rms_norm(hidden, self._weights.final_scale, self._config.rms_norm_eps)
         return self._weights.head(normed)
+
+    def _sampled_logits(self) -> Iterator[Array]:
+        """[vocab] of each row that samples, in order.
+
+        The head is the largest weight, and a product reads all of it however few its rows are, so
+        LOGIT_ROWS requests share one.
+        """
+        ends = {span.slot: span.tokens.stop - 1 for span in self._spans}
+        places = [ends[row.slot] for row in self._rows if isinstance(row.artifact, Sample)]
+        for first in range(0, len(places), LOGIT_ROWS):
+            yield from self._logits_of(self._hidden[places[first : first + LOGIT_ROWS]])
 
     def _lay_out(self, plan: StepPlan) -> Iterator[Span]:
         """Where each row's tokens lie in the step's matrix; rows without tokens have no place."""
@@ -211,6 +225,7 @@ class Qwen35Executor:
                 return self._sublayers.linear_attention(mixer, ordinal, normed, self._spans)
 
     def _artifacts(self) -> Iterator[ArtifactValue]:
+        sampled = self._sampled_logits()
         for row in self._rows:
             count = len(row.token_ids)
             match row.artifact:
@@ -218,9 +233,12 @@ class Qwen35Executor:
                     request = self._requests[row.request_id]
                     if request.admit.sampling is None:
                         raise MisuseError(f"request {row.request_id} has no sampling parameters")
-                    logits = self.logits(row, count - 1, count)[0]
                     yield sample(
-                        row.request_id, logits, request.admit.sampling, request.history, wanted
+                        row.request_id,
+                        next(sampled),
+                        request.admit.sampling,
+                        request.history,
+                        wanted,
                     )
                 case Score(last, top):
                     digest = hashlib.sha256()
