@@ -36,7 +36,8 @@ class FakeEngineServer:
 
     token_s: between two chunks of an answer. words: of the answer. broken: the error event that
     ends an answer early. kept: the oldest step that can still be opened. nonfinite: values of one
-    frame that are not finite. deleted, prompts and hang_ups: what clients did.
+    frame that are not finite. elsewhere: requests that did not come over HTTP. deleted, prompts
+    and hang_ups: what clients did.
     """
 
     def __init__(self, engine_json: dict[str, Any] | None = None) -> None:
@@ -48,7 +49,8 @@ class FakeEngineServer:
         self.kept = 0
         self.nonfinite = 0
         self.refuse_delete = False
-        self.deleted: list[int] = []
+        self.elsewhere: frozenset[int] = frozenset()
+        self.deleted: list[str] = []
         self.prompts: list[dict[str, Any]] = []
         self.hang_ups = 0
         self.port = 0
@@ -107,7 +109,8 @@ class FakeEngineServer:
                 Route("/v1/engine", self._engine),
                 Route("/v1/engine/steps/{step:int}", self._step),
                 Route("/v1/completions", self._complete, methods=["POST"]),
-                Route("/v1/requests/{request_id:int}", self._delete, methods=["DELETE"]),
+                Route("/v1/requests", self._requests),
+                Route("/v1/requests/{name}", self._delete, methods=["DELETE"]),
             ]
         )
 
@@ -128,14 +131,23 @@ class FakeEngineServer:
         detail["frames"][-1]["statistics"]["nonfinite"] = self.nonfinite
         return self._refused(request) or JSONResponse(detail)
 
+    async def _requests(self, request: Request) -> Response:
+        data = [
+            {"id": _name(one["id"]), "choices": [{"index": 0, "request_id": one["id"]}]}
+            for one in self.engine["requests"]
+            if one["id"] not in self.elsewhere
+        ]
+        return self._refused(request) or JSONResponse({"object": "list", "data": data})
+
     async def _delete(self, request: Request) -> Response:
         if self.refuse_delete:
             return _error(503, "overload.stopping", "the service is stopping")
-        request_id = request.path_params["request_id"]
-        self.deleted.append(request_id)
-        left = [one for one in self.engine["requests"] if one["id"] != request_id]
+        name = request.path_params["name"]
+        self.deleted.append(name)
+        left = [one for one in self.engine["requests"] if _name(one["id"]) != name]
         self.engine = {**self.engine, "requests": left}
-        return self._refused(request) or JSONResponse({"id": request_id, "deleted": True})
+        told = {"id": name, "object": "request", "cancelled": True}
+        return self._refused(request) or JSONResponse(told)
 
     async def _complete(self, request: Request) -> Response:
         body = await request.json()
@@ -160,6 +172,10 @@ class FakeEngineServer:
             finished = True
         finally:
             self.hang_ups += not finished
+
+
+def _name(request_id: int) -> str:
+    return f"cmpl-{request_id:04d}"
 
 
 def _event(data: Mapping[str, Any]) -> str:

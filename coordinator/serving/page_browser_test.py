@@ -253,7 +253,7 @@ def test_cancel_waits_and_can_be_undone(tab: Tab, server: FakeEngineServer) -> N
     tab.focus("#requests > li[data-key='2'] button")
     tab.press("Enter")
     tab.wait_for("document.querySelector('#requests > li[data-key=\"2\"]') === null")
-    assert server.deleted == [2]
+    assert server.deleted == ["cmpl-0002"]
 
 
 def test_a_cancel_that_is_refused_is_said_to_be(tab: Tab, server: FakeEngineServer) -> None:
@@ -263,6 +263,14 @@ def test_a_cancel_that_is_refused_is_said_to_be(tab: Tab, server: FakeEngineServ
     problem = "#requests > li[data-key='0'] .problem"
     tab.wait_for(text_has(problem, "the service is stopping"))
     assert tab.text("#requests > li[data-key='0'] button") == "Cancel"
+
+
+def test_a_request_from_elsewhere_is_said_to_be(tab: Tab, server: FakeEngineServer) -> None:
+    server.elsewhere = frozenset({0})
+    opened(tab, server)
+    tab.click("#requests > li[data-key='0'] button")
+    tab.wait_for(text_has("#requests > li[data-key='0'] .problem", "did not come over HTTP"))
+    assert server.deleted == []
 
 
 def test_a_server_that_is_gone_leaves_its_last_words_greyed(

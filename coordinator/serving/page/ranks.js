@@ -3,7 +3,7 @@
 import { byId, keyed, make, makeBar, setAttribute, setBar, setHidden, setText } from "./dom.js";
 import { bytes, percent, seconds } from "./format.js";
 
-const TONES = { ready: "good", loading: "warn", waiting: "idle", gone: "bad" };
+const TONES = { ready: "good", loading: "warn", waiting: "idle", stopped: "bad", gone: "bad" };
 
 function fact(name, kind) {
   const value = make("dd");

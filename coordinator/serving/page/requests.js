@@ -5,6 +5,7 @@ import { byId, keyed, make, makeBar, setAttribute, setBar, setHidden, setText } 
 import { count, percent, plural } from "./format.js";
 
 const GRACE_S = 3;
+const ANSWER_MS = 5000;
 
 export class Requests {
   #connection;
@@ -110,13 +111,22 @@ export class Requests {
 
   async #cancel(id, ending) {
     try {
-      await this.#connection.send(`/v1/requests/${encodeURIComponent(id)}`, { method: "DELETE" });
+      const name = await this.#nameOf(id);
+      await this.#connection.send(`/v1/requests/${encodeURIComponent(name)}`, { method: "DELETE" });
     } catch (error) {
       // It may have ended by itself meanwhile; then nothing is left to say.
       if (error instanceof AnswerError && error.status === 404) return;
       ending.problem = `Not cancelled: ${error.message}`;
       this.#refresh(id);
     }
+  }
+
+  // The engine numbers requests; clients know them by the name of the call that made them.
+  async #nameOf(id) {
+    const live = await this.#connection.json("/v1/requests", { deadlineMs: ANSWER_MS });
+    const found = live.data.find((call) => call.choices.some((one) => one.request_id === id));
+    if (found === undefined) throw new Error("it did not come over HTTP, or has ended");
+    return found.id;
   }
 
   #forget(id, ending) {
