@@ -27,6 +27,7 @@ def test_serve_by_default() -> None:
     assert isinstance(options, ServeOptions)
     assert options.control == Address(path="/call/s")
     assert (options.waiting_max, options.heartbeat_ms, options.drain_ms) == (256, 60_000, 10_000)
+    assert options.http is None
     assert (options.manifest.program, options.manifest.ranks) == ("qwen35/sharded", 2)
     assert options.manifest.model is not None
     assert options.manifest.model.max_batch == 8
@@ -44,7 +45,6 @@ def test_serve_with_every_flag_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        ("", ["--control"]),
         ("--control 127.0.0.1:1", ["--control"]),
         ("--control tcp:127.0.0.1:1", ["--control"]),
         ("--control s", ["--control"]),
@@ -55,7 +55,7 @@ def test_serve_with_every_flag_of_its_own() -> None:
         ("--control unix:s --heartbeat-ms 300001", ["--heartbeat-ms"]),
         ("--control unix:s --drain-ms -1", ["--drain-ms"]),
         ("--control unix:s --drain-ms 1.5 --max-waiting x", ["--drain-ms", "--max-waiting"]),
-        ("--control unix:s --port 8000", ["option"]),
+        ("--control unix:s --prot 8000", ["option"]),
         ("--control unix:s --tp 0", ["ranks"]),
     ],
 )

@@ -20,6 +20,7 @@ from coordinator.serving.error_shape import SERVER, Refusal
 from coordinator.serving.http_limits import HttpLimits
 
 _FULL: Final = Refusal(503, "overload.connections", "too many connections", SERVER, retry=True)
+_ENDING: Final = Refusal(503, "overload.stopping", "the service is stopping", SERVER, retry=True)
 _LATE: Final = Refusal(408, "request.time", "the request did not arrive in time")
 _HEAD: Final = Refusal(431, "request.head", "the request's head is too large")
 _SYNTAX: Final = Refusal(400, "request.http", "this is not a valid HTTP request")
@@ -109,6 +110,13 @@ class GuardedProtocol(H11Protocol):
             self._cancel_request_timer()
         else:
             self._watch_request()
+
+    def shutdown(self) -> None:
+        """Called when the server ends. A request that is still arriving has come too late."""
+        if not self.is_idle and self.conn.their_state in _AWAITED:
+            self._refuse(_ENDING)
+        else:
+            super().shutdown()
 
     def pause_writing(self) -> None:
         super().pause_writing()

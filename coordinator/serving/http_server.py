@@ -62,9 +62,11 @@ class HttpServer(Server):
                 server_header=False,
                 h11_max_incomplete_event_size=limits.head_bytes,
                 timeout_keep_alive=limits.keep_alive_ms // 1000,
-                timeout_graceful_shutdown=flush_ms // 1000,
+                # Routes end when their connection does; this is for one that would not.
+                timeout_graceful_shutdown=flush_ms // 1000 + 1,
             )
         )
+        self._flush_s = flush_ms / 1000
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -81,7 +83,16 @@ class HttpServer(Server):
             await self.serve([listener])
         finally:
             listener.close()
-            for connection in list(self.server_state.connections):
-                connection.transport.abort()
-            # Their routes end before the loop does.
-            await asyncio.gather(*self.server_state.tasks, return_exceptions=True)
+            self._abort_all()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """See `end`."""
+        timer = asyncio.get_running_loop().call_later(self._flush_s, self._abort_all)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()
+
+    def _abort_all(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
