@@ -26,7 +26,7 @@ GRACE_MS: Final = 250
 _POLL_MS_MAX: Final = 3_600_000.0
 
 
-# Told the rank, and its link, when the first byte of an answer can be read; perhaps repeatedly.
+# Told of a rank, and its link, that has answered while another is awaited; perhaps repeatedly.
 Arrived = Callable[[int, Link], None]
 
 
@@ -92,33 +92,33 @@ class _TellingWatch(_Watch):
 
     def until_readable(self, deadline: float) -> None:
         """See `_Watch.until_readable`. Others that have answered are looked at once per wait."""
+        mine, poll = self._descriptors[self._rank], self._all
+        ready = poll.poll(_milliseconds(deadline))
+        if not ready or (len(ready) == 1 and ready[0][0] == mine):
+            return
         told: list[int] = []
-        mine = self._descriptors[self._rank]
         try:
-            while True:
-                ready = self._all.poll(_milliseconds(deadline))
-                if not ready:
-                    return
-                if any(descriptor == mine for descriptor, _ in ready):
-                    self._tell(ready)
-                    return
-                gone = [descriptor for descriptor, event in ready if event & ~select.POLLIN]
-                if gone:
-                    self._judge_gone(gone, deadline)
-                    return
-                self._tell(ready)
+            while ready and not self._judged(ready, deadline):
                 for descriptor, _ in ready:
-                    self._all.modify(descriptor, select.POLLRDHUP)
+                    poll.modify(descriptor, select.POLLRDHUP)
                     told.append(descriptor)
+                ready = poll.poll(_milliseconds(deadline))
         finally:
             for descriptor in told:
-                self._all.modify(descriptor, select.POLLIN | select.POLLRDHUP)
+                poll.modify(descriptor, select.POLLIN | select.POLLRDHUP)
 
-    def _tell(self, ready: Sequence[tuple[int, int]]) -> None:
-        for descriptor, event in ready:
+    def _judged(self, ready: Sequence[tuple[int, int]], deadline: float) -> bool:
+        """Whether the wait is over: the awaited rank has answered, or another has gone."""
+        events = dict(ready)
+        answered = events.pop(self._descriptors[self._rank], None) is not None
+        for descriptor, event in events.items():
             if event & select.POLLIN:
                 rank = self._descriptors.index(descriptor)
                 self._arrived(rank, self._links[rank])
+        gone = [descriptor for descriptor, event in events.items() if event & ~select.POLLIN]
+        if gone and not answered:
+            self._judge_gone(gone, deadline)
+        return answered or bool(gone)
 
 
 class _WatchedPipe(Pipe):

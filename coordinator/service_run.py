@@ -62,6 +62,8 @@ def served_model(
         try:
             links = processes.connect(recorder).links
             timer = None if observer is None else StepTimer(time.monotonic)
+            if timer is not None:
+                timer.attach(links, watched=True)
             watch(links, None if timer is None else timer.arrived)
             session = ModelSession(
                 setup,
@@ -78,7 +80,6 @@ def served_model(
         try:
             ranks: Ranks = LinkedRanks(session, links, wake, processes.pids, end)
             if timer is not None and observer is not None:
-                timer.attach(links)
                 session.group.reduce = timer.timed(session.group.reduce, links[0])
                 ranks = ObservedRanks(ranks, len(links), timer, recorder, observer)
             yield ServedModel(ranks, session, wake, processes.kill)

@@ -38,6 +38,9 @@ class SpanKind(Enum):
     WIRE = "wire"
     REDUCE = "reduce"
 
+    # Members are singletons; Enum's own hash is a Python call, and these are keys of sums.
+    __hash__ = object.__hash__
+
 
 class Span(NamedTuple):
     """lane: a rank, or COORDINATOR. start, end: seconds on the observed clock."""
@@ -49,20 +52,21 @@ class Span(NamedTuple):
     end: float
 
 
+# A Span as it is first made: cheaply.
+RawSpan = tuple[int, SpanKind, str, float, float]
+
+
 class Event(Enum):
-    """What was noted. ARRIVED: the first byte of an answer can be read."""
+    """What was noted. ARRIVED: an answer's first byte can be read, while another is awaited."""
 
     WRITE = "write"
     READ = "read"
     ARRIVED = "arrived"
     REDUCE = "reduce"
 
-    # Members are singletons; Enum's own hash is a Python call.
-    __hash__ = object.__hash__
 
-
-# Lane, event, phase, start, end: a plain tuple, because a step makes dozens. A write has the phase
-# of its frame in the ledger, a read that of the awaited one. ARRIVED ends when it starts.
+# Lane, event, phase, start, end: a plain tuple, because a step makes dozens. phase: the one that a
+# write begins, or that a read answers. A read starts with its first byte; ARRIVED ends at once.
 Note = tuple[int, Event, str, float, float]
 
 
@@ -94,14 +98,8 @@ class ObservedStep:
 
     def spans(self) -> tuple[Span, ...]:
         """By lane, the coordinator's first, and in the order of time within a lane."""
-        spans = [
-            Span(COORDINATOR, SpanKind.REDUCE, phase, start, end)
-            for _, event, phase, start, end in self.notes
-            if event is Event.REDUCE
-        ]
-        for rank in range(self.world_size):
-            spans += lane_spans(rank, self.notes, self.start, self.end)
-        return tuple(spans)
+        raw = divide(self.notes, self.world_size, self.start, self.end)
+        return tuple(sorted(map(Span._make, raw), key=lambda span: (span.lane, span.start)))
 
 
 # The sum over ranks, as `reduce_partials` takes and gives it.
@@ -156,13 +154,17 @@ class StepTimer:
         self.running = False
         return self.clock()
 
-    def attach(self, links: Sequence[Link]) -> None:
-        """From here on what these links write and read is noted; `links[rank]` is that rank's."""
+    def attach(self, links: Sequence[Link], *, watched: bool) -> None:
+        """From here on what these links write and read is noted; `links[rank]` is that rank's.
+
+        watched: then whoever reads waits first (rank_watch.py, put around it later), so that a read
+        starts when there is something to read. Else all that is known is when it ended.
+        """
         for rank, link in enumerate(links):
-            link.pipe = _TimedPipe(link, rank, self)
+            link.pipe = _TimedPipe(link, rank, self, watched)
 
     def arrived(self, rank: int, link: Link) -> None:
-        """The first byte of a rank's answer can be read; may be said again."""
+        """An answer's first byte can be read, while another is awaited; may be said again."""
         if self.running:
             now = self.clock()
             phase = link.connection.session.phase_name
@@ -195,19 +197,19 @@ class StepTimer:
 class _TimedPipe(Pipe):
     """A rank's pipe; what it does in a step is noted."""
 
-    def __init__(self, link: Link, rank: int, timer: StepTimer) -> None:
+    def __init__(self, link: Link, rank: int, timer: StepTimer, watched: bool) -> None:
         self._pipe = link.pipe
-        self._connection = link.connection
+        self._session = link.connection.session
         self._rank = rank
         self._timer = timer
         self._clock = timer.clock
+        self._watched = watched
 
     def send(self, buffers: list[Buffer], deadline: float) -> None:
         start = self._clock()
         self._pipe.send(buffers, deadline)
-        self._timer.notes.append(
-            (self._rank, Event.WRITE, self._connection.newest_phase, start, self._clock())
-        )
+        phase = self._session.phase_name
+        self._timer.notes.append((self._rank, Event.WRITE, phase, start, self._clock()))
 
     def receive(self, limit: int, deadline: float) -> bytes:
         start = self._clock()
@@ -222,8 +224,9 @@ class _TimedPipe(Pipe):
         return count
 
     def _read(self, start: float) -> None:
-        phase = self._connection.session.phase_name
-        self._timer.notes.append((self._rank, Event.READ, phase, start, self._clock()))
+        end = self._clock()
+        begun = start if self._watched else end
+        self._timer.notes.append((self._rank, Event.READ, self._session.phase_name, begun, end))
 
     def clock(self) -> float:
         return self._pipe.clock()
@@ -235,56 +238,39 @@ class _TimedPipe(Pipe):
         self._pipe.close()
 
 
-def lane_spans(rank: int, notes: Iterable[Note], start: float, end: float) -> list[Span]:
-    """A rank's lane from `start` to `end`, divided by what was noted; neighbours meet exactly."""
-    lane = _Lane(rank, start)
-    for noted, event, phase, begun, ended in notes:
-        if noted != rank:
+def divide(notes: Iterable[Note], ranks: int, start: float, end: float) -> list[RawSpan]:
+    """Every rank's lane from `start` to `end`, and the coordinator's sums; in no order of lanes.
+
+    A rank's neighbouring spans meet exactly. One pass, because it is done after every step.
+    """
+    spans: list[RawSpan] = []
+    at, phases = [start] * ranks, [""] * ranks
+    doing = [SpanKind.WAIT] * ranks
+    for lane, event, phase, begun, ended in notes:
+        if event is Event.REDUCE:
+            spans.append((COORDINATOR, SpanKind.REDUCE, phase, begun, ended))
             continue
-        if event is Event.WRITE:
-            lane.answered()
-            lane.to(begun, phase)
-            lane.add(SpanKind.WIRE, phase, ended)
-            lane.doing = SpanKind.COMPUTE
-        elif event is Event.ARRIVED:
-            if lane.doing is SpanKind.COMPUTE:
-                lane.to(ended, phase)
-                lane.doing = SpanKind.WAIT
-        elif lane.doing is SpanKind.COMPUTE:
-            # Nobody saw it arrive: the read that waited for it is all that is known.
-            lane.to(ended, phase)
-            lane.doing = SpanKind.WIRE
+        since, kind = at[lane], doing[lane]
+        if event is Event.ARRIVED:
+            if kind is not SpanKind.COMPUTE:
+                continue
+            begun, doing[lane] = ended, SpanKind.WAIT
+        elif event is Event.READ:
+            doing[lane] = SpanKind.WIRE
         else:
-            if lane.doing is SpanKind.WAIT:
-                lane.to(begun, phase)
-            lane.add(SpanKind.WIRE, phase, ended)
-            lane.doing = SpanKind.WIRE
-    lane.answered()
-    lane.to(end, lane.phase)
-    return lane.spans
-
-
-class _Lane:
-    """What is known of a rank's time up to `at`. doing: what it has been doing since."""
-
-    def __init__(self, rank: int, start: float) -> None:
-        self.spans: list[Span] = []
-        self.at = start
-        self.phase = ""
-        self.doing = SpanKind.WAIT
-        self._rank = rank
-
-    def to(self, time: float, phase: str) -> None:
-        """Until `time` it did what it was doing."""
-        self.add(self.doing, phase, time)
-
-    def answered(self) -> None:
-        """The answer that was being read is complete."""
-        if self.doing is SpanKind.WIRE:
-            self.doing = SpanKind.WAIT
-
-    def add(self, kind: SpanKind, phase: str, end: float) -> None:
-        self.phase = phase
-        if end > self.at:
-            self.spans.append(Span(self._rank, kind, phase, self.at, end))
-            self.at = end
+            doing[lane] = SpanKind.COMPUTE
+        if begun > since:
+            # What it did until now belongs to the phase that it answered.
+            waited = event is Event.WRITE and phases[lane]
+            kind = SpanKind.WAIT if waited and kind is SpanKind.WIRE else kind
+            spans.append((lane, kind, phases[lane] if waited else phase, since, begun))
+            since = begun
+        if ended > since:
+            spans.append((lane, SpanKind.WIRE, phase, since, ended))
+            since = ended
+        at[lane], phases[lane] = since, phase
+    for lane, kind in enumerate(doing):
+        if end > at[lane]:
+            kind = SpanKind.WAIT if kind is SpanKind.WIRE else kind
+            spans.append((lane, kind, phases[lane], at[lane], end))
+    return spans

@@ -37,9 +37,9 @@ class Connection:
         self.reader = FrameReader()
         self._peer = side.other
         self._recorder = recorder
-        # The newest frame's record, and the phase in which it was due; read by observers.
+        # The newest frame's record, and the phase in which it was due.
         self._newest: Record | None = None
-        self.newest_phase = HELLO_PHASE
+        self._newest_phase = HELLO_PHASE
         # The last tensor metadata that nobody predicted, with its payload's length: a peer that
         # sends the same again (every step's INPUT) need not be parsed again.
         self._accepted: tuple[Kind, bytes, int] | None = None
@@ -61,7 +61,7 @@ class Connection:
         header, buffers = encode(
             kind, flags=flags, epoch=epoch, sequence=sequence, metadata=metadata, payload=payload
         )
-        self.newest_phase = phase
+        self._newest_phase = phase
         recorder = self._recorder
         if recorder is not None:
             keeps = recorder.with_payloads and header.payload_bytes
@@ -125,7 +125,7 @@ class Connection:
         except ContractError as error:
             error_code = error.code
             self._failure = error.located(self.rank, phase)
-        self.newest_phase = phase
+        self._newest_phase = phase
         recorder = self._recorder
         if recorder is not None:
             header, metadata, payload = frame
@@ -169,8 +169,8 @@ class Connection:
             return self._failure
         if not isinstance(error, ContractError) and error.code != "deadline.send":
             return self._fail_wait(error)
-        self._failure = _as_handshake(error, self.newest_phase).located(
-            self.rank, self.newest_phase
+        self._failure = _as_handshake(error, self._newest_phase).located(
+            self.rank, self._newest_phase
         )
         if self._recorder is not None and not (
             self._newest is not None and self._recorder.amend(self._newest, self._failure.code)

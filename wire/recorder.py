@@ -82,7 +82,9 @@ class Recorder:
             self._payload_bytes += header.payload_bytes
         self._records.append(record)
         if self._recent_bytes is not None:
-            self._forget(record, self._recent_bytes)
+            self._held_bytes += _size(record)
+            if self._held_bytes > self._recent_bytes:
+                self._forget(self._recent_bytes)
 
     def amend(self, record: Record, error: str) -> bool:
         """Give the newest record its error, if it is `record`; whether it was."""
@@ -103,13 +105,11 @@ class Recorder:
         newest.reverse()
         return tuple(newest)
 
-    def _forget(self, newest: Record, limit: int) -> None:
+    def _forget(self, limit: int) -> None:
         """Drop the oldest records until the rest fits; the newest always stays, to be amended."""
         records = self._records
-        held = self._held_bytes + _size(newest)
-        while held > limit and len(records) > 1:
-            held -= _size(records.popleft())
-        self._held_bytes = held
+        while self._held_bytes > limit and len(records) > 1:
+            self._held_bytes -= _size(records.popleft())
 
     def totals(self) -> Totals:
         """The accounting of the whole run (S14), kept or not."""

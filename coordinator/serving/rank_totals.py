@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from coordinator.serving.buckets import STEP_S, Buckets
-from coordinator.step_timing import COORDINATOR, Event, ObservedStep, SpanKind
+from coordinator.step_timing import COORDINATOR, Event, ObservedStep, SpanKind, divide
 from wire.frame import Side
 from wire.limits import HEADER_BYTES
 
@@ -33,32 +33,31 @@ class RankTotals:
         self.reduce_seconds = 0.0
 
     def add(self, step: ObservedStep) -> None:
-        """One step, complete or not."""
+        """One step, complete or not; the engine's thread does this after every step."""
         ranks = self.ranks
         while len(ranks) < step.world_size:
             ranks.append(RankTotal())
-        for record in step.records:
-            header = record.header
+        for sender, rank, _, _, header, _, _, _, _ in step.records:
             if header is not None:
-                total = ranks[record.rank]
-                total.frames[record.sender] += 1
-                total.bytes[record.sender] += (
-                    HEADER_BYTES + header.metadata_bytes + header.payload_bytes
-                )
-        for span in step.spans():
-            length = span.end - span.start
-            if span.lane == COORDINATOR:
-                self.reduce_seconds += length
+                total = ranks[rank]
+                total.frames[sender] += 1
+                total.bytes[sender] += HEADER_BYTES + header[4] + header[5]
+        for lane, kind, _, begun, ended in divide(
+            step.notes, step.world_size, step.start, step.end
+        ):
+            if lane == COORDINATOR:
+                self.reduce_seconds += ended - begun
             else:
-                ranks[span.lane].seconds[span.kind] += length
+                ranks[lane].seconds[kind] += ended - begun
         self._collectives(step)
 
     def _collectives(self, step: ObservedStep) -> None:
-        answered: dict[int, float] = {}
-        for lane, event, _, _, ended in step.notes:
+        answered: list[float | None] = [None] * step.world_size
+        for lane, event, _, begun, ended in step.notes:
             if event is Event.WRITE:
-                since = answered.pop(lane, None)
+                since = answered[lane]
                 if since is not None:
                     self.ranks[lane].collective.observe(ended - since)
-            elif event is not Event.REDUCE:
-                answered.setdefault(lane, ended)
+                    answered[lane] = None
+            elif event is not Event.REDUCE and answered[lane] is None:
+                answered[lane] = begun
