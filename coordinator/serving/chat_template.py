@@ -2,21 +2,23 @@
 
 The template comes with the checkpoint and the messages with the client, so neither is trusted: the
 sandbox reaches no attribute that leads out of the data, the output and the number of messages are
-bounded, and the time is looked at after every piece of output. A template that loops without any
-output is bounded by Jinja's own limit of its `range` alone.
+bounded, and the time is looked at after every piece of output and in every turn of a `range`. What
+is left to a hostile checkpoint: nested loops over the messages, and filters that pad.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from datetime import datetime
 from pathlib import Path
 from typing import Final, NoReturn
 
 from jinja2 import Template, TemplateError, Undefined
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.exceptions import SecurityError
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 
 from errors import ConfigError, RequestError
 from program.strict_json import parse_object
@@ -25,6 +27,7 @@ CONFIG_FILE: Final = "tokenizer_config.json"
 TEMPLATE_FILE: Final = "chat_template.jinja"
 CONFIG_BYTES_MAX: Final = 16 << 20
 TEMPLATE_BYTES_MAX: Final = 1 << 20
+REPEATED_MAX: Final = 1 << 16
 # For a checkpoint without one.
 PLAIN_TEMPLATE: Final = (
     "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
@@ -79,6 +82,16 @@ class ChatTemplate:
     ) -> str:
         """The prompt's text. Raises RequestError naming `messages`. May take `seconds`."""
         deadline = self._clock() + seconds
+
+        def on_time() -> None:
+            if self._clock() > deadline:
+                raise _refused(f"must be done within {seconds:g} s")
+
+        def watched_range(*bounds: int) -> Iterator[int]:
+            for value in safe_range(*bounds):
+                on_time()
+                yield value
+
         variables = {
             **self._tokens,
             **arguments,
@@ -86,6 +99,7 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
             "tools": None,
             "documents": None,
+            "range": watched_range,
         }
         pieces: list[str] = []
         size = 0
@@ -95,8 +109,7 @@ class ChatTemplate:
                 size += len(piece)
                 if size > characters_max:
                     raise _refused(f"must give at most {characters_max} characters")
-                if self._clock() > deadline:
-                    raise _refused(f"must be done within {seconds:g} s")
+                on_time()
         except RequestError:
             raise
         # A template may do anything that expressions can: add text to a number, divide by zero,
@@ -107,12 +120,29 @@ class ChatTemplate:
         return "".join(pieces)
 
 
+class _Environment(ImmutableSandboxedEnvironment):
+    """Multiplication can't be used to make a text or a number of any size."""
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
+        """See `SandboxedEnvironment`."""
+        if operator == "**":
+            raise SecurityError("powers are not supported")
+        for one, other in ((left, right), (right, left)):
+            if isinstance(one, Sized) and isinstance(other, int):
+                size = len(one) * other
+                if size > REPEATED_MAX:
+                    raise SecurityError(f"{size} elements are too many")
+        return super().call_binop(context, operator, left, right)
+
+
 def _refused(rule: str) -> RequestError:
     return RequestError("request.template", f"messages: {rule}", param="messages")
 
 
 def _compiled(source: str) -> Template:
-    environment = ImmutableSandboxedEnvironment(
+    environment = _Environment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
     environment.filters["tojson"] = _to_json

@@ -72,6 +72,8 @@ class Choice:
         """A token was published at this time."""
         if self.first is None:
             self.first = at
+            # The queue is looked at less often than tokens come.
+            self.admitted = at if self.admitted is None else min(self.admitted, at)
         self.last = at
         self.token_times.append(at)
 

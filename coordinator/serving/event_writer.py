@@ -29,8 +29,7 @@ class EventWriter:
 
     def said(self, choice: Choice, delta: Delta) -> None:
         """See `Listener`."""
-        if not self._stream.gone:
-            self._stream.write(self._chunks.chunk(self._shape.piece(choice, delta)))
+        self._stream.write(self._chunks.chunk(self._shape.piece(choice, delta)))
 
     def ended(self, choice: Choice) -> None:
         """See `Listener`."""

@@ -108,7 +108,7 @@ class GenerateRoute(ABC):
 
     async def _stream(self, exchange: _Exchange) -> None:
         job = exchange.job
-        stream = EventStream(self._front.options)
+        stream = EventStream(self._front.options, lambda: job.leave(RequestEvent.DISCONNECT))
         exchange.watcher.add_done_callback(lambda _: stream.close())
         described = self._described(job, self._shape.chunk_object)
         job.listener = EventWriter(job, self._shape, described, exchange.common, stream)

@@ -11,7 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from coordinator.serving.fields import Fields, out_of_range, sound_text, unsupported, wrong_type
-from coordinator.submission import LOGPROBS_MAX, Submission, parse_submission
+from coordinator.submission import (
+    LOGPROBS_MAX,
+    STOP_TOKEN_IDS_MAX,
+    Submission,
+    parse_submission,
+)
 from errors import RequestError
 from program.plan import PlanLimits
 
@@ -68,7 +73,7 @@ def take_common(fields: Fields, limits: PlanLimits, logprobs: int | None) -> Com
         length_name=length_name,
         sampling=_sampling(fields),
         stop=_stop(fields),
-        stop_token_ids=fields.array("stop_token_ids", limits.vocab_size),
+        stop_token_ids=fields.array("stop_token_ids", STOP_TOKEN_IDS_MAX),
         ignore_eos=fields.boolean("ignore_eos"),
         logprobs=logprobs,
         stream=stream,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from starlette.types import Send
@@ -18,9 +19,13 @@ HEADERS: Final = (
 
 
 class EventStream:
-    """Bytes are written by anyone on the event loop, and sent by `run`."""
+    """Bytes are written by anyone on the event loop, and sent by `run`.
 
-    def __init__(self, options: ApiOptions) -> None:
+    left: called once, as soon as the client counts as gone.
+    """
+
+    def __init__(self, options: ApiOptions, left: Callable[[], None]) -> None:
+        self._left = left
         self._send_s = options.send_ms / 1000
         self._unread_bytes_max = options.unread_bytes_max
         self._pending: list[bytes] = []
@@ -31,6 +36,8 @@ class EventStream:
 
     def write(self, data: bytes) -> None:
         """Neither waits nor raises: a client that leaves too much unread is gone."""
+        if self.gone:
+            return
         self._pending.append(data)
         self._pending_bytes += len(data)
         if self._pending_bytes > self._unread_bytes_max:
@@ -43,8 +50,11 @@ class EventStream:
         self._news.set()
 
     def close(self) -> None:
-        """The client is gone."""
+        """The client is gone; may be called again."""
+        if self.gone:
+            return
         self.gone = True
+        self._left()
         self._pending.clear()
         self._pending_bytes = 0
         self._news.set()
