@@ -23,6 +23,7 @@ from coordinator.arguments_state import read_state, state_parser
 from coordinator.command_serve import settings_ms
 from coordinator.deadlines import FIXED, WAITS, Wait, default_ms, render_deadlines
 from coordinator.options import CallContext
+from coordinator.serving.api_options import ApiOptions
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "deadlines.md"
 CONTEXT = CallContext(Path("/call"), model=Path("/model"))
@@ -40,6 +41,7 @@ CONSTANTS_MS = {
     "restart": coordinator.serving.restarts.FIRST_DELAY_MS,
     "keep alive": coordinator.serving.http_limits.KEEP_ALIVE_MS,
     "stall": coordinator.serving.http_limits.STALL_MS,
+    "template": ApiOptions().template_ms,
     "discard": coordinator.serving.body_limit.DISCARD_MS,
     "worker connect": coordinator.main.CONNECT_MS,
     "worker idle": worker.main.IDLE_MS,

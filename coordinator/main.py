@@ -118,7 +118,7 @@ def _replay(options: ReplayOptions, environment: Mapping[str, str], page: TextIO
 
 def _serve(options: ServeOptions, environment: Mapping[str, str]) -> int:
     watch = watch_for(sys.stderr, environment)
-    bindings = ModelBindings(_launcher, visible_machine, watch)
+    bindings = ModelBindings(_launcher, visible_machine, watch, SOURCE_DIGEST)
     if options.http is None:
         return serve(options, bindings, sys.stderr)
     # Nothing else needs a web server, and nothing else should wait for its import.

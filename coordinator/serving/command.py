@@ -7,9 +7,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TextIO
 
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 
 from coordinator.command_serve import say, settings_ms
 from coordinator.deadlines import default_ms, render_deadlines
@@ -18,18 +19,26 @@ from coordinator.model_setup import ModelSetup, set_up
 from coordinator.service_options import HttpOptions, ServeOptions
 from coordinator.service_run import served_model
 from coordinator.serving.access import AccessRules, read_api_key
+from coordinator.serving.api import api_routes
+from coordinator.serving.api_options import ApiOptions
 from coordinator.serving.app import make_app
-from coordinator.serving.backend import Backend, BackendSettings, OpenModel, OpenRanks
+from coordinator.serving.backend import Backend, BackendSettings, OpenRanks
 from coordinator.serving.control_thread import ControlThread
 from coordinator.serving.health import HEALTH_PATHS, health_routes
-from coordinator.serving.http_limits import HttpLimits, connections_possible
+from coordinator.serving.http_limits import STALL_MS, HttpLimits, connections_possible
 from coordinator.serving.http_server import HttpServer, listen, url_of
 from coordinator.serving.lifecycle import Lifecycle, News, Texts
+from coordinator.serving.metrics import Metrics
+from coordinator.serving.observe import observe_routes
+from coordinator.serving.page import page_routes
 from coordinator.serving.rank_loads import RankLoads
 from coordinator.serving.restarts import RestartPolicy
+from coordinator.serving.steps import StepLog
+from coordinator.serving.text import ModelText
+from coordinator.step_timing import Observers, StepObserver
 from errors import ConfigError, MisuseError
 from manifest.run_manifest import RunManifest
-from wire.recorder import Recorder
+from wire.recorder import RECENT_BYTES, Recorder
 from wire.socket_pipe import Listener
 
 
@@ -42,11 +51,21 @@ def serve_http(options: ServeOptions, bindings: ModelBindings, log: TextIO) -> i
     if http is None:
         raise MisuseError("without a port nobody could reach it")
     setup = set_up(options.manifest, bindings.machine)
+    text = ModelText.load(Path(setup.source.checkpoint))
     limits = _limits(http)
-    rules = _rules(http)
+    page = page_routes()
+    rules = _rules(http, page)
     news = News()
-    backend = _backend(options, http, setup, bindings, news)
-    app = make_app(_routes(backend), rules, limits)
+    step_log, metrics = StepLog(time.monotonic), Metrics(bindings.source)
+    opener = _Opener(setup, bindings, Observers([step_log, metrics]))
+    backend = _backend(options, http, opener, news)
+    routes = [
+        *health_routes(backend, lambda: backend.ready_once),
+        *api_routes(backend, text, _api_options(http), metrics),
+        *observe_routes(backend, step_log, metrics),
+        *page,
+    ]
+    app = make_app(routes, rules, limits)
     with ExitStack() as stack:
         listener = stack.enter_context(closing(listen(http.host, http.port)))
         control = None
@@ -63,14 +82,26 @@ def serve_http(options: ServeOptions, bindings: ModelBindings, log: TextIO) -> i
         return parties.run(listener)
 
 
-def _routes(backend: Backend) -> list[BaseRoute]:
-    return [*health_routes(backend, lambda: backend.ready_once)]
+class _Opener:
+    """Opens sets of ranks; each has a recorder of its own, which keeps the last steps' frames."""
+
+    def __init__(self, setup: ModelSetup, bindings: ModelBindings, observer: StepObserver) -> None:
+        self.setup = setup
+        self.loads = RankLoads(setup, time.monotonic)
+        self._bindings = replace(bindings, watch=self.loads.watching(bindings.watch))
+        self._observer = observer
+
+    def open(
+        self, manifest: RunManifest, killable: Callable[[Callable[[], None]], None]
+    ) -> AbstractContextManager[OpenRanks]:
+        """See `backend.OpenModel`."""
+        recorder = Recorder(keep_bytes=False, recent_bytes=RECENT_BYTES)
+        return served_model(
+            self.setup, manifest, self._bindings, recorder, killable, self._observer
+        )
 
 
-def _backend(
-    options: ServeOptions, http: HttpOptions, setup: ModelSetup, bindings: ModelBindings, news: News
-) -> Backend:
-    loads = RankLoads(setup, time.monotonic)
+def _backend(options: ServeOptions, http: HttpOptions, opener: _Opener, news: News) -> Backend:
     settings = BackendSettings(
         waiting_max=options.waiting_max,
         heartbeat_s=options.heartbeat_ms / 1000,
@@ -78,26 +109,24 @@ def _backend(
         policy=RestartPolicy(http.restart_policy),
         created=int(time.time()),
     )
-    opened = _opener(setup, replace(bindings, watch=loads.watching(bindings.watch)))
     return Backend(
-        setup,
+        opener.setup,
         options.manifest,
         settings,
-        opened,
-        loads,
+        opener.open,
+        opener.loads,
         clock=time.monotonic,
         changed=news.set,
     )
 
 
-def _opener(setup: ModelSetup, bindings: ModelBindings) -> OpenModel:
-    def opened(
-        manifest: RunManifest, killable: Callable[[Callable[[], None]], None]
-    ) -> AbstractContextManager[OpenRanks]:
-        recorder = Recorder(keep_bytes=False)
-        return served_model(setup, manifest, bindings, recorder, killable)
-
-    return opened
+def _api_options(http: HttpOptions) -> ApiOptions:
+    return ApiOptions(
+        body_bytes_max=http.body_bytes,
+        body_ms=http.request_ms,
+        queue_ms=http.queue_ms,
+        send_ms=STALL_MS,
+    )
 
 
 def _limits(http: HttpOptions) -> HttpLimits:
@@ -108,11 +137,12 @@ def _limits(http: HttpOptions) -> HttpLimits:
     return HttpLimits(http.body_bytes, http.connections, http.request_ms)
 
 
-def _rules(http: HttpOptions) -> AccessRules:
+def _rules(http: HttpOptions, page: list[BaseRoute]) -> AccessRules:
+    """The page's files hold no secret; it asks for the key when it asks for anything else."""
     key = None if http.api_key_file is None else read_api_key(http.api_key_file)
     return AccessRules(
         api_key=key,
-        open_paths=HEALTH_PATHS,
+        open_paths=HEALTH_PATHS | {route.path for route in page if isinstance(route, Route)},
         loopback_only=key is None and ip_address(http.host).is_loopback,
     )
 
