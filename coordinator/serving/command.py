@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -28,17 +28,16 @@ from coordinator.serving.health import HEALTH_PATHS, health_routes
 from coordinator.serving.http_limits import STALL_MS, HttpLimits, connections_possible
 from coordinator.serving.http_server import HttpServer, listen, url_of
 from coordinator.serving.lifecycle import Lifecycle, News, Texts
-from coordinator.serving.metrics import Metrics
+from coordinator.serving.observation import Observation, ObserveOptions
 from coordinator.serving.observe import observe_routes
 from coordinator.serving.page import page_routes
 from coordinator.serving.rank_loads import RankLoads
 from coordinator.serving.restarts import RestartPolicy
-from coordinator.serving.steps import StepLog
+from coordinator.serving.served import Served
+from coordinator.serving.stacks import dump_stacks_on_signal
 from coordinator.serving.text import ModelText
-from coordinator.step_timing import Observers, StepObserver
 from errors import ConfigError, MisuseError
 from manifest.run_manifest import RunManifest
-from wire.recorder import RECENT_BYTES, Recorder
 from wire.socket_pipe import Listener
 
 
@@ -56,17 +55,20 @@ def serve_http(options: ServeOptions, bindings: ModelBindings, log: TextIO) -> i
     page = page_routes()
     rules = _rules(http, page)
     news = News()
-    step_log, metrics = StepLog(time.monotonic), Metrics(bindings.source)
-    opener = _Opener(setup, bindings, Observers([step_log, metrics]))
+    observation = _observation(http, bindings, log)
+    opener = _Opener(setup, bindings, observation)
     backend = _backend(options, http, opener, news)
+    opener.served = backend
     routes = [
         *health_routes(backend, lambda: backend.ready_once),
-        *api_routes(backend, text, _api_options(http), metrics),
-        *observe_routes(backend, step_log, metrics),
+        *api_routes(backend, text, _api_options(http), observation.metrics),
+        *observe_routes(backend, observation.log, observation.metrics),
         *page,
     ]
     app = make_app(routes, rules, limits)
     with ExitStack() as stack:
+        stack.callback(dump_stacks_on_signal(log))
+        stack.callback(observation.close)
         listener = stack.enter_context(closing(listen(http.host, http.port)))
         control = None
         if options.control is not None:
@@ -83,22 +85,41 @@ def serve_http(options: ServeOptions, bindings: ModelBindings, log: TextIO) -> i
 
 
 class _Opener:
-    """Opens sets of ranks; each has a recorder of its own, which keeps the last steps' frames."""
+    """Opens sets of ranks, each observed from its start to its end.
 
-    def __init__(self, setup: ModelSetup, bindings: ModelBindings, observer: StepObserver) -> None:
+    served: what opens them, which exists later.
+    """
+
+    def __init__(self, setup: ModelSetup, bindings: ModelBindings, watcher: Observation) -> None:
         self.setup = setup
         self.loads = RankLoads(setup, time.monotonic)
+        self.served: Served | None = None
         self._bindings = replace(bindings, watch=self.loads.watching(bindings.watch))
-        self._observer = observer
+        self._observation = watcher
 
+    @contextmanager
     def open(
         self, manifest: RunManifest, killable: Callable[[Callable[[], None]], None]
-    ) -> AbstractContextManager[OpenRanks]:
+    ) -> Iterator[OpenRanks]:
         """See `backend.OpenModel`."""
-        recorder = Recorder(keep_bytes=False, recent_bytes=RECENT_BYTES)
-        return served_model(
-            self.setup, manifest, self._bindings, recorder, killable, self._observer
-        )
+        if self.served is None:
+            raise MisuseError("ranks are opened before there is anything to serve them")
+        with (
+            self._observation.epoch(manifest.epoch, self.served) as seen,
+            served_model(
+                self.setup, manifest, self._bindings, seen.recorder, killable, seen.observer
+            ) as model,
+        ):
+            yield model
+
+
+def _observation(http: HttpOptions, bindings: ModelBindings, log: TextIO) -> Observation:
+    options = ObserveOptions(http.trace, http.chrome_trace, http.dump_dir)
+
+    def tell(sentence: str) -> None:
+        say(log, f"{sentence}\n")
+
+    return Observation(options, source=bindings.source, clock=time.monotonic, tell=tell)
 
 
 def _backend(options: ServeOptions, http: HttpOptions, opener: _Opener, news: News) -> Backend:

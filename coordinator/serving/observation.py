@@ -75,7 +75,7 @@ class Observation:
         self._observers = Observers([self.log, self.metrics, self._writer])
 
     @contextmanager
-    def epoch(self, epoch: int, served: Callable[[], Served]) -> Iterator[ObservedEpoch]:
+    def epoch(self, epoch: int, served: Served) -> Iterator[ObservedEpoch]:
         """Around one group's life, by the engine's thread; a group that failed is dumped after it.
 
         served: asked for the failure and the state, once the group has failed.
@@ -86,12 +86,12 @@ class Observation:
             yield ObservedEpoch(recorder, self._observers)
         except PeerError as cause:
             # A load that the service itself ends, because it stops, is no failure.
-            if served().status().phase is not Phase.STOPPING:
-                self._failed(epoch, Failure(cause, None), served(), recorder)
+            if served.status().phase is not Phase.STOPPING:
+                self._failed(epoch, Failure(cause, None), served, recorder)
             raise
-        status = served().status()
+        status = served.status()
         if status.epoch == epoch and status.failure is not None:
-            self._failed(epoch, status.failure, served(), recorder)
+            self._failed(epoch, status.failure, served, recorder)
 
     def close(self) -> None:
         """End the trace files; may be called again."""

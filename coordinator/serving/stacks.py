@@ -17,9 +17,13 @@ FRAMES_MAX: Final = 64
 def dump_stacks_on_signal(stream: TextIO) -> Callable[[], None]:
     """From here on SIGUSR1 writes the stacks of all threads to `stream`; returns what undoes it.
 
-    For the main thread. The handler is written in C, so it also works while Python code is stuck.
-    `stream` must have a descriptor that stays open until then.
+    The handler is written in C, so it also works while Python code is stuck. The stream's
+    descriptor must stay open until then; a stream without one gets nothing.
     """
+    try:
+        stream.fileno()
+    except OSError:
+        return lambda: None
     faulthandler.register(signal.SIGUSR1, file=stream, all_threads=True, chain=False)
 
     def undo() -> None:
