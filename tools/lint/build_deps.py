@@ -19,6 +19,7 @@ from tools.lint.finding import Finding
 WHEELS = {
     "anyio": "anyio",
     "google": "protobuf",
+    "h11": "h11",
     "httpx2": "httpx2",
     "hypothesis": "hypothesis",
     "jinja2": "jinja2",

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 # Macros that add dependencies of their own.
-IMPLIED = {"pytest_test": frozenset({"requirement:pytest"})}
+_PYTEST = frozenset({"requirement:pytest"})
+IMPLIED = {"pytest_test": _PYTEST, "browser_test": _PYTEST}
 
 
 class UnreadableError(Exception):
@@ -81,7 +82,7 @@ def _target(
     (name,) = items("name")
     if kind == "py_proto":
         return _proto(package, name, call.lineno, *items("src"))
-    if not kind.startswith(("py_", "pytest_")) or kind == "py_dist":
+    if not kind.startswith(("browser_", "py_", "pytest_")) or kind == "py_dist":
         return None
     inside = (PurePosixPath(package, source.removeprefix(":")) for source in items("srcs"))
     return Target(
