@@ -65,11 +65,6 @@ def page_routes(folder: Path = FOLDER) -> list[BaseRoute]:
     return [_route(path, file) for path, file in page_files(folder).items()]
 
 
-def page_paths(folder: Path = FOLDER) -> frozenset[str]:
-    """The paths of `page_routes`: those that may be read without an API key."""
-    return frozenset(page_files(folder))
-
-
 def page_files(folder: Path = FOLDER) -> dict[str, Path]:
     """The file behind each path. Raises ConfigError as `page_routes` does."""
     if not (folder / "index.html").is_file():

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 from starlette.applications import Starlette
 
-from coordinator.serving.page import FOLDER, HEADERS, POLICY, TYPES, page_files, page_paths
+from coordinator.serving.page import FOLDER, HEADERS, POLICY, TYPES, page_files
 from coordinator.serving.page import page_routes as routes
 from errors import ConfigError
 
@@ -60,7 +60,7 @@ def ask(path: str, method: str = "GET", **headers: str) -> Answer:
     return Answer(start["status"], told, body)
 
 
-@pytest.mark.parametrize("path", sorted(page_paths()))
+@pytest.mark.parametrize("path", sorted(page_files()))
 def test_every_file_has_its_type_and_the_policy(path: str) -> None:
     file = page_files()[path]
     answer = ask(path)
@@ -135,7 +135,7 @@ def markup(text: str) -> Markup:
 def test_the_markup_has_nothing_inline_and_loads_only_files_of_the_page() -> None:
     parsed = markup((FOLDER / "index.html").read_text("utf-8"))
     assert parsed.forbidden == []
-    assert set(parsed.loaded) <= page_paths()
+    assert set(parsed.loaded) <= set(page_files())
     assert len(parsed.ids) == len(set(parsed.ids))
 
 
@@ -155,6 +155,6 @@ def test_scripts_are_small_and_import_files_of_the_page(script: Path) -> None:
     text = script.read_text("utf-8")
     assert len(text.splitlines()) <= LINES_MAX
     for target in re.findall(r'from "([^"]+)"', text):
-        assert f"/page/{target.removeprefix('./')}" in page_paths()
+        assert f"/page/{target.removeprefix('./')}" in page_files()
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", text)
     assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")

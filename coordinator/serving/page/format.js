@@ -72,8 +72,15 @@ export function percent(part, whole_) {
 }
 
 // The smallest of 1, 2, 5 times a power of ten that is at least this.
-export function niceCeiling(value) {
+export function niceCeiling(value, factors = [1, 2, 5, 10]) {
   if (!(value > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 5, 10].map((factor) => factor * power).find((nice) => nice >= value * 0.999999);
+  return factors.map((factor) => factor * power).find((nice) => nice >= value * 0.999999);
+}
+
+// The value below which this share of the values lies; null without any.
+export function quantile(values, share) {
+  if (values.length === 0) return null;
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))];
 }

@@ -57,7 +57,7 @@ export class Occupancy {
     keyed(byId("slots"), shown, ({ index }) => index, createSlot, showSlot);
     const { pages, page_tokens } = engine.limits;
     const held = pages - engine.pages_free;
-    const text = `${count(held)} of ${plural(pages, "page", "pages")} held, ${count(page_tokens)} tokens each`;
+    const text = `${count(held)} of ${plural(pages, "page", "pages")} held${engine.phase === "failed" ? " when it failed" : ""}, ${count(page_tokens)} tokens each`;
     setText(byId("pages-text"), text);
     this.#pages(engine, text);
   }

@@ -1,7 +1,7 @@
 // The bar at the top, what is wrong, and the few numbers that tell how the engine does.
 
 import { byId, setAttribute, setHidden, setText } from "./dom.js";
-import { count, micros, plural, rate, seconds } from "./format.js";
+import { count, micros, plural, quantile, rate, seconds } from "./format.js";
 
 const TONES = {
   serving: "good",
@@ -28,12 +28,6 @@ class TokenRate {
     const first = this.#samples[0];
     return at > first.at ? (total - first.total) / (at - first.at) : null;
   }
-}
-
-function median(values) {
-  if (values.length === 0) return null;
-  const sorted = values.toSorted((a, b) => a - b);
-  return sorted[Math.floor((sorted.length - 1) / 2)];
 }
 
 export class Overview {
@@ -76,7 +70,7 @@ export class Overview {
   #numbers(engine) {
     const { limits, requests, steps } = engine;
     setText(byId("stat-rate"), rate(this.#rate.add(engine.uptime_s, engine.tokens_total)));
-    setText(byId("stat-step"), micros(median(steps.map((step) => step.duration_us))));
+    setText(byId("stat-step"), micros(quantile(steps.map((step) => step.duration_us), 0.5)));
     const waiting = requests.filter((request) => request.state === "waiting").length;
     const running = requests.length - waiting;
     setText(byId("stat-requests"), `${count(running)} running, ${count(waiting)} waiting`);

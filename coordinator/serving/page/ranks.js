@@ -5,6 +5,18 @@ import { bytes, percent, seconds } from "./format.js";
 
 const TONES = { ready: "good", loading: "warn", waiting: "idle", stopped: "bad", gone: "bad" };
 
+// What the engine says of a rank in a word, as a sentence where the word alone says little.
+const DOING = {
+  failed: "failed first",
+  gone: "its process has ended",
+  idle: "idle, waits for a step",
+  loading: "loads its weights",
+  ready: "ready",
+  stopped: "its process is stopped",
+  wait: "waits for the other ranks",
+  waiting: "has not connected yet",
+};
+
 function fact(name, kind) {
   const value = make("dd");
   const title = kind ? [make("i", { "data-kind": kind }), name] : [name];
@@ -52,17 +64,21 @@ function showLoad(parts, rank) {
 
 // scale: the bytes of a full bar, the same for every rank so that bars compare.
 function showMemory(parts, rank, scale) {
-  const weights = rank.weights_bytes ?? 0;
-  const state = rank.state_bytes ?? 0;
+  // A process that is gone holds nothing, whatever it had allocated.
+  const gone = rank.phase === "gone";
+  const weights = gone ? 0 : (rank.weights_bytes ?? 0);
+  const state = gone ? 0 : (rank.state_bytes ?? 0);
   const rest = rank.rss_bytes === null ? null : Math.max(0, rank.rss_bytes - weights - state);
-  const text = `Memory of rank ${rank.rank}: weights ${bytes(rank.weights_bytes)}, state ${bytes(rank.state_bytes)}, resident ${bytes(rank.rss_bytes)}`;
+  const text = gone
+    ? `Memory of rank ${rank.rank}: none, its process has ended`
+    : `Memory of rank ${rank.rank}: weights ${bytes(rank.weights_bytes)}, state ${bytes(rank.state_bytes)}, resident ${bytes(rank.rss_bytes)}`;
   setBar(parts.memory, text, [
     { kind: "weights", share: percent(weights, scale) },
     { kind: "state", share: percent(state, scale) },
     { kind: "rest", share: percent(rest ?? 0, scale) },
   ]);
-  setText(parts.weights.value, bytes(rank.weights_bytes));
-  setText(parts.state.value, bytes(rank.state_bytes));
+  setText(parts.weights.value, gone ? bytes(null) : bytes(rank.weights_bytes));
+  setText(parts.state.value, gone ? bytes(null) : bytes(rank.state_bytes));
   setText(parts.rest.value, bytes(rest));
   setText(parts.rss.value, bytes(rank.rss_bytes));
 }
@@ -85,7 +101,7 @@ export function showRanks(engine) {
       setText(parts.phase, rank.phase);
       setAttribute(parts.phase, "data-tone", TONES[rank.phase] ?? "idle");
       setAttribute(card, "data-failed", rank.rank === failed && engine.phase !== "serving");
-      setText(parts.doing, rank.doing ?? "nothing known");
+      setText(parts.doing, DOING[rank.doing] ?? rank.doing);
       showLoad(parts, rank);
       showMemory(parts, rank, scale);
       setText(parts.pid, rank.pid === null ? "no process" : `pid ${rank.pid}`);

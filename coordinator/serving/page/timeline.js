@@ -2,7 +2,7 @@
 // are compute, wire and wait; the coordinator's lane shows the reduce within the whole step.
 
 import { byId, keyed, makeSvg, rove, setAttribute, setHidden, setText } from "./dom.js";
-import { count, micros, niceCeiling, plural, tick } from "./format.js";
+import { count, micros, niceCeiling, plural, quantile, tick } from "./format.js";
 import { hideTip, showTip } from "./tip.js";
 
 const GUTTER = 84;
@@ -95,7 +95,8 @@ export class Timeline {
     const height = (ranks + 1) * (LANE + LANE_GAP) + AXIS;
     setAttribute(this.#svg, "width", width);
     setAttribute(this.#svg, "height", height);
-    const top = niceCeiling(Math.max(1, ...shown.map((step) => step.duration_us)));
+    const top = scaleOf(shown.map((step) => step.duration_us));
+    setHidden(byId("timeline-cut"), shown.every((step) => step.duration_us <= top));
     const column = Math.min(COLUMN_MAX, room / Math.max(shown.length, 1));
     const left = width - column * shown.length;
     setHidden(byId("timeline-none"), shown.length > 0);
@@ -213,6 +214,13 @@ export class Timeline {
   }
 }
 
+// A few slow steps must not flatten all others: what is far above most is cut.
+function scaleOf(durations) {
+  const most = quantile(durations, 0.9) ?? 1;
+  const wanted = Math.min(Math.max(1, ...durations), 1.4 * most);
+  return niceCeiling(wanted, [1, 1.5, 2, 3, 4, 5, 6, 8, 10]);
+}
+
 // The rectangles of one step: lane, and start and end above the lane's floor in pixels.
 function partsOf(step, ranks, top) {
   const scale = (us) => Math.min(LANE, (LANE * us) / top);
@@ -221,6 +229,7 @@ function partsOf(step, ranks, top) {
     { key: "whole", kind: "whole", lane: 0, start: 0, end: whole },
     { key: "reduce", kind: "reduce", lane: 0, start: 0, end: scale(step.reduce_us) },
   ];
+  if (step.duration_us > top) parts.push(lid(0));
   for (let rank = 0; rank < ranks; rank += 1) {
     const times = step.ranks[rank];
     let below = 0;
@@ -229,6 +238,12 @@ function partsOf(step, ranks, top) {
       parts.push({ key: `${rank} ${kind}`, kind, lane: rank + 1, start: below, end });
       below = end;
     }
+    if (times && times.compute_us + times.wire_us + times.wait_us > top) parts.push(lid(rank + 1));
   }
   return parts;
+}
+
+// Of a bar that is taller than the scale.
+function lid(lane) {
+  return { key: `${lane} lid`, kind: "lid", lane, start: LANE, end: LANE + 2 };
 }
