@@ -134,6 +134,7 @@ def _frames(steps: tuple[ObservedStep, ...], recorder: Recorder) -> Iterator[dic
             "step": _step_of(index, steps),
             **frame_json(index, record),
             "payload_sha256": _digest(record),
+            "metadata": None if record.metadata is None else record.metadata.decode("ascii"),
             "payload": b64encode(record.payload).decode("ascii") if at >= shown else None,
         }
 
