@@ -24,7 +24,10 @@ _START_S: Final = 20.0
 
 
 class ApiServer:
-    """A context manager; the served model is the caller's."""
+    """A context manager; the served model is the caller's.
+
+    send_buffer_bytes: what the kernel keeps for a client that does not read.
+    """
 
     def __init__(
         self,
@@ -33,9 +36,12 @@ class ApiServer:
         *,
         text: ModelText | None = None,
         observer: RequestObserver | None = None,
+        send_buffer_bytes: int | None = None,
     ) -> None:
         routes = api_routes(served, text or ModelText.load(TINY), options, observer)
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if send_buffer_bytes is not None:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         self._socket.bind(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(

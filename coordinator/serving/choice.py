@@ -30,6 +30,8 @@ class Choice:
         self.arrived = arrived
         self.request_id: int | None = None
         self.finished: Finished | None = None
+        # The engine was told to end it.
+        self.ending = False
         # Where it was last seen in the queue.
         self.seen_waiting = arrived
         self.admitted: float | None = None

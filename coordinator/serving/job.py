@@ -82,8 +82,7 @@ class Job:
     def leave(self, event: RequestEvent) -> None:
         """Ends what lives; nothing happens when all has ended."""
         for choice in self.choices:
-            if choice.live and choice.request_id is not None:
-                self._served.end(choice.request_id, event)
+            self._end(choice, event)
 
     def fail(self, error: TPError) -> None:
         """The whole body fails with one of its choices."""
@@ -129,10 +128,10 @@ class Job:
             self._observer.first_token(at - choice.arrived)
         else:
             self._observer.inter_token(at - choice.last)
-        choice.count(token, at)
         delta = choice.generation.feed(token)
-        if delta.stops and choice.request_id is not None:
-            self._served.end(choice.request_id, RequestEvent.STOP)
+        choice.count(token, at)
+        if delta.stops:
+            self._end(choice, RequestEvent.STOP)
         self._tell(choice, delta)
         if not self.begun.done():
             self.begun.set_result(None)
@@ -153,6 +152,12 @@ class Job:
                 self._settle()
         if not any(one.live for one in self.choices):
             self._ended(self)
+
+    def _end(self, choice: Choice, event: RequestEvent) -> None:
+        """The first end is the one that stands; a second would change nothing."""
+        if choice.live and choice.request_id is not None and not choice.ending:
+            choice.ending = True
+            self._served.end(choice.request_id, event)
 
     def _tell(self, choice: Choice, delta: Delta) -> None:
         if self.listener is not None and (delta.text or delta.records):
