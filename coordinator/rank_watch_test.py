@@ -44,23 +44,27 @@ class Watched:
     links: list[Link]
     peers: list[Peer]
     recorder: Recorder
+    arrived: list[int]
 
     def receive(self, rank: int, seconds: float = FAR_S) -> Kind:
         return self.links[rank].receive(deadline=time.monotonic() + seconds).kind
 
 
-@pytest.fixture(params=["unix", "tcp"])
+@pytest.fixture(params=["unix", "tcp", "unix, telling", "tcp, telling"])
 def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
     recorder = Recorder(keep_bytes=True)
     links, peers = [], []
     for rank in range(3):
-        ours, theirs = socket.socketpair() if request.param == "unix" else tcp_pair()
+        ours, theirs = socket.socketpair() if "unix" in request.param else tcp_pair()
         links.append(
             Link(Connection(Side.COORDINATOR, Session(), rank, recorder), SocketPipe(ours))
         )
         peers.append(Peer(rank, theirs))
-    watch(links)
-    yield Watched(links, peers, recorder)
+    arrived: list[int] = []
+    telling = "telling" in request.param
+    watch(links, (lambda rank, link: arrived.append(rank)) if telling else None)
+    yield Watched(links, peers, recorder, arrived)
+    assert telling or not arrived
     for link in links:
         link.close()
     for peer in peers:
@@ -131,6 +135,31 @@ def test_the_awaited_rank_s_own_end(watched: Watched) -> None:
     with pytest.raises(ProtocolError) as failure:
         watched.receive(0)
     assert failure.value.rank == 0
+
+
+@pytest.mark.parametrize("watched", ["unix, telling", "tcp, telling"], indirect=True)
+def test_who_has_answered_is_told_while_another_is_awaited(watched: Watched) -> None:
+    """In the order of arrival; consumed in the order in which they are awaited."""
+    watched.peers[2].hello()
+    Timer(0.05, watched.peers[1].hello).start()
+    Timer(0.15, watched.peers[0].hello).start()
+    assert watched.receive(0) is Kind.HELLO
+    assert watched.arrived == [2, 1]
+    assert watched.receive(1) is Kind.HELLO
+    assert watched.receive(2) is Kind.HELLO
+    assert [entry.rank for entry in watched.recorder.entries()] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("watched", ["unix, telling"], indirect=True)
+def test_after_a_wait_the_next_answer_is_told_again(watched: Watched) -> None:
+    watched.peers[1].hello()
+    with pytest.raises(DeadlineError):
+        watched.receive(0, 0.1)
+    assert watched.receive(1) is Kind.HELLO
+    watched.peers[1].stream.sendall(b"more")
+    with pytest.raises(DeadlineError):
+        watched.receive(2, 0.1)
+    assert watched.arrived == [1, 1]
 
 
 def test_only_pipes_with_descriptors() -> None:

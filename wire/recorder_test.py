@@ -11,7 +11,7 @@ from errors import MisuseError
 from wire.frame import Header, Kind, Side
 from wire.ledger import totals
 from wire.metadata import Tensor
-from wire.recorder import RECENT_ENTRIES_MAX, Record, Recorder
+from wire.recorder import RECENT_ENTRIES_MAX, RECORD_BYTES, Record, Recorder
 from wire.session import State
 
 METADATA = Tensor("<f4", "mlp", 1, (2,), "mlp.total").to_bytes()
@@ -68,3 +68,70 @@ def test_without_bytes_memory_is_bounded_and_counts_go_on() -> None:
     assert entries[0].payload_sha256 is None
     with pytest.raises(MisuseError):
         recorder.tape()
+
+
+def held_bytes(recorder: Recorder) -> int:
+    """What the bound is about, counted from outside."""
+    records = recorder.since(0)
+    return sum(RECORD_BYTES + len(r.metadata or b"") + len(r.payload) for r in records)
+
+
+@pytest.mark.parametrize("frames", [1, 2, 3, 7, 50])
+def test_the_newest_frames_are_kept_with_payloads_within_a_bound(frames: int) -> None:
+    one = RECORD_BYTES + len(METADATA) + len(SENT.payload)
+    recorder = Recorder(False, recent_bytes=3 * one + 1)
+    numbered = [SENT._replace(rank=rank) for rank in range(frames)]
+    for at, record in enumerate(numbered):
+        recorder.record(record)
+        assert held_bytes(recorder) <= 3 * one + 1
+        assert recorder.oldest == max(0, at + 1 - 3)
+    assert recorder.since(0) == tuple(numbered[-3:])
+    assert recorder.since(frames - 1) == (numbered[-1],)
+    assert recorder.since(frames) == ()
+    assert recorder.frames == frames
+    assert recorder.totals().payload_bytes == 8 * frames
+    entries = recorder.entries()
+    assert [entry.index for entry in entries] == list(range(recorder.oldest, frames))
+    assert entries[-1].payload_sha256 == sha256(b"12345678").hexdigest()
+    with pytest.raises(MisuseError):
+        recorder.tape()
+
+
+def test_a_frame_beyond_the_bound_stays_until_the_next_so_that_it_can_be_amended() -> None:
+    recorder = Recorder(False, recent_bytes=1)
+    newest = SENT._replace(rank=7)
+    recorder.record(SENT)
+    recorder.record(newest)
+    assert recorder.since(0) == (newest,)
+    assert recorder.amend(newest, "contract.kind")
+    assert recorder.since(0) == (newest._replace(error="contract.kind"),)
+
+
+def test_a_steady_stream_of_frames_holds_no_more_memory() -> None:
+    recorder = Recorder(False, recent_bytes=100_000)
+    for _ in range(1000):
+        recorder.record(SENT)
+    tracemalloc.start()
+    for _ in range(5000):
+        recorder.record(SENT)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 10_000
+
+
+@pytest.mark.parametrize(("keep", "size"), [(True, 100), (False, 0), (False, -1)])
+def test_a_recorder_has_one_mode(keep: bool, size: int) -> None:
+    with pytest.raises(MisuseError):
+        Recorder(keep, recent_bytes=size)
+
+
+def test_since_is_the_end_of_what_the_other_modes_keep() -> None:
+    whole, bare = Recorder(), Recorder(keep_bytes=False)
+    for recorder in (whole, bare):
+        for _ in range(RECENT_ENTRIES_MAX + 5):
+            recorder.record(SENT)
+    assert (whole.oldest, bare.oldest) == (0, 5)
+    assert len(whole.since(3)) == RECENT_ENTRIES_MAX + 2
+    assert len(bare.since(3)) == RECENT_ENTRIES_MAX
+    assert whole.with_payloads
+    assert not bare.with_payloads
