@@ -95,7 +95,8 @@ def _manifest(options: AbOptions, name: str) -> RunManifest:
 
 
 def _round(manifest: RunManifest, traffic: Traffic, bindings: ModelBindings) -> Round:
-    with turned_engine(manifest, bindings, traffic.positions_max, traffic.batch) as engine:
+    positions, batch = traffic.positions_max, traffic.batch
+    with turned_engine(manifest, bindings, positions, batch, with_processor=True) as engine:
         values, mixed = measure(engine, traffic)
         return Round(values, mixed, _ranks(engine))
 

@@ -3,6 +3,7 @@
     bench block [--peers DIR --peer-python FILE] [--rounds N] [--steps N] [--cases N]
     bench model [--hf DIR --hf-python FILE] [--tp 1,2]
     bench ab [--checkpoint DIR | --size quarter|half|full] [--rounds N] [--json FILE] ...
+    bench serve [--url URL | --tp N] [--loads NAME,NAME] [--json FILE] ...
 
 Without a baseline only this runtime is measured. A baseline has an interpreter of its own, because
 nothing of torch belongs in this project.
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from errors import ConfigError, TPError
-from tools.bench import ab_command
+from tools.bench import ab_command, serve_command
 from tools.bench.block import Plan, steady, whole_case
 from tools.bench.block_peer import Peer
 from tools.bench.machine import describe
@@ -49,6 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     models.add_argument("--tp", default="1,2", metavar="N,N")
     ab = commands.add_parser("ab", allow_abbrev=False, help="replicated, sharded, and one rank")
     ab_command.add_arguments(ab)
+    serve = commands.add_parser("serve", allow_abbrev=False, help="loads over HTTP")
+    serve_command.add_arguments(serve)
     return parser
 
 
@@ -97,8 +100,10 @@ def main(argv: Sequence[str]) -> int:
             _block(options)
         elif options.command == "model":
             _model(options)
-        else:
+        elif options.command == "ab":
             ab_command.run(options)
+        else:
+            serve_command.run(options)
     except TPError as failure:
         print(failure.diagnostics(), file=sys.stderr)
         return failure.exit_code

@@ -34,7 +34,8 @@ _HEARTBEAT_S = 3600.0
 class StepRecord:
     """A step that every rank completed. rank_digests: of the plan, as each rank reported it.
 
-    started, ended: seconds of `time.perf_counter`. processor_s: what coordinator and ranks used.
+    started, ended: seconds of `time.perf_counter`. processor_s: what coordinator and ranks used,
+    0 where nobody asked, because looking takes time.
     """
 
     plan: StepPlan
@@ -72,9 +73,12 @@ class Stream:
 class _NotingRanks:
     """The service's ranks; complete steps are noted."""
 
-    def __init__(self, model: ServedModel, steps: list[StepRecord]) -> None:
+    def __init__(
+        self, model: ServedModel, steps: list[StepRecord], *, with_processor: bool
+    ) -> None:
         self._model = model
         self._steps = steps
+        self._with_processor = with_processor
         self._pids = [status.pid for status in model.ranks.status() if status.pid is not None]
         self.wait = model.ranks.wait
         self.retire = model.ranks.retire
@@ -91,20 +95,24 @@ class _NotingRanks:
         return report
 
     def _processor_s(self) -> float:
+        if not self._with_processor:
+            return 0.0
         return time.process_time() + sum(map(processor_s, self._pids))
 
 
 class TurnedEngine:
     """steps: all complete ones, in order. model, setup: for what they report."""
 
-    def __init__(self, setup: ModelSetup, model: ServedModel, waiting_max: int) -> None:
+    def __init__(
+        self, setup: ModelSetup, model: ServedModel, waiting_max: int, *, with_processor: bool
+    ) -> None:
         self.setup = setup
         self.model = model
         self.steps: list[StepRecord] = []
         limits = setup.capacity.limits
         self._inbox = Inbox(waiting_max, model.wake.set)
         self._engine = Engine(
-            _NotingRanks(model, self.steps),
+            _NotingRanks(model, self.steps, with_processor=with_processor),
             Scheduler(limits, step_tokens=limits.tokens_per_step, waiting_max=waiting_max),
             self._inbox,
             heartbeat_s=_HEARTBEAT_S,
@@ -137,12 +145,17 @@ class TurnedEngine:
 
 @contextmanager
 def turned_engine(
-    manifest: RunManifest, bindings: ModelBindings, positions_max: int, waiting_max: int
+    manifest: RunManifest,
+    bindings: ModelBindings,
+    positions_max: int,
+    waiting_max: int,
+    *,
+    with_processor: bool,
 ) -> Iterator[TurnedEngine]:
     """A loaded model. positions_max: prompt and answer of the longest request, in tokens."""
     setup = set_up(manifest, bindings.machine, positions_max)
     with served_model(setup, manifest, bindings, Recorder(keep_bytes=False)) as model:
-        yield TurnedEngine(setup, model, waiting_max)
+        yield TurnedEngine(setup, model, waiting_max, with_processor=with_processor)
 
 
 def processor_s(pid: int) -> float:

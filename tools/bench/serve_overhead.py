@@ -1,0 +1,165 @@
+"""What HTTP and the scheduler add to a step: from the server's own steps, against none of both.
+
+The control is the same engine, scheduler, manifest and requests without the front end, turned by
+hand in this process. From both come full decode steps, consecutive ones, because between two steps
+lies what the engine's thread did for clients:
+
+    between steps = (period - step) / period, where a period begins with each step
+    against       = (period with HTTP - period without) / period with HTTP, turn by turn
+    processor     = what the coordinator's process used more with HTTP, per period
+
+The first is what scheduler, inbox and publishing take of a period. HTTP itself runs beside the
+steps, while ranks compute, so it shows in the other two: as time where it was in the way, as
+processor time wherever it ran.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+
+from tools.bench.sample import Sample, table
+from tools.bench.turned_engine import StepRecord
+
+
+@dataclass(frozen=True)
+class Paces:
+    """Of consecutive full decode steps, in ms: from start to start, and from start to end."""
+
+    periods: list[float]
+    steps: list[float]
+
+    @property
+    def period(self) -> float:
+        return statistics.median(self.periods)
+
+    @property
+    def step(self) -> float:
+        return statistics.median(self.steps)
+
+    @property
+    def between(self) -> float:
+        """Share of a period that lies between two steps."""
+        return (self.period - self.step) / self.period
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Requests that decoded together. processor_ms: of the coordinator's process, per step."""
+
+    paces: Paces
+    processor_ms: float
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One after the other, so that whatever else the machine does hits both alike."""
+
+    http: Wave
+    direct: Wave
+
+    @property
+    def against(self) -> float:
+        """Share of a period that is not there without HTTP: medians."""
+        with_http, without = self.http.paces.period, self.direct.paces.period
+        return (with_http - without) / with_http
+
+    @property
+    def against_fast(self) -> float:
+        """The same of the fast tenth of periods, which other programs disturbed least."""
+        with_http, without = (
+            Sample.of(wave.paces.periods).p10 for wave in (self.http, self.direct)
+        )
+        return (with_http - without) / with_http
+
+    @property
+    def processor(self) -> float:
+        """What HTTP and observers used, as a share of a period of one processor."""
+        return (self.http.processor_ms - self.direct.processor_ms) / self.http.paces.period
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """batch: requests that decoded together."""
+
+    batch: int
+    turns: list[Turn]
+
+    def shares(self) -> dict[str, Sample]:
+        """By name; of each, one value per turn."""
+        return {
+            "between steps, with HTTP": Sample.of([t.http.paces.between for t in self.turns]),
+            "between steps, without": Sample.of([t.direct.paces.between for t in self.turns]),
+            "against no HTTP": Sample.of([turn.against for turn in self.turns]),
+            "against no HTTP, fast tenths": Sample.of([turn.against_fast for turn in self.turns]),
+            "processor time of HTTP": Sample.of([turn.processor for turn in self.turns]),
+        }
+
+
+def paces_of_server(steps: Sequence[Mapping[str, object]], batch: int) -> Paces:
+    """From the `steps` of GET /v1/engine. Steps of fewer rows, or with a prefill, are left out."""
+    found = Paces([], [])
+    for before, after in pairwise(steps):
+        if not _full(before, batch) or not _full(after, batch):
+            continue
+        if _number(after, "step") != _number(before, "step") + 1:
+            continue
+        found.periods.append((_number(after, "at_s") - _number(before, "at_s")) * 1e3)
+        found.steps.append(_number(before, "duration_us") / 1e3)
+    return found
+
+
+def paces_of_engine(steps: Sequence[StepRecord], batch: int) -> Paces:
+    """The same of an engine turned by hand: steps of `batch` rows of one token, nobody entering."""
+    found = Paces([], [])
+    full = [
+        len(step.plan.rows) == batch
+        and not step.plan.admissions
+        and all(len(row.token_ids) == 1 for row in step.plan.rows)
+        for step in steps
+    ]
+    for (before, is_full), (after, stays_full) in pairwise(zip(steps, full, strict=True)):
+        if is_full and stays_full:
+            found.periods.append((after.started - before.started) * 1e3)
+            found.steps.append(before.elapsed_s * 1e3)
+    return found
+
+
+def render(found: Overhead) -> str:
+    """Markdown."""
+    rows = []
+    waves = {
+        "with HTTP": [turn.http for turn in found.turns],
+        "engine alone": [turn.direct for turn in found.turns],
+    }
+    for name, taken in waves.items():
+        periods = [value for wave in taken for value in wave.paces.periods]
+        steps = [value for wave in taken for value in wave.paces.steps]
+        samples = [Sample.of(v) for v in (periods, steps, [wave.processor_ms for wave in taken])]
+        cells = [f"{s.median:.3f} ({s.p10:.3f} to {s.p90:.3f})" for s in samples]
+        rows.append([name, *cells, str(len(periods))])
+    head = ["", "period ms", "step ms", "coordinator's processor ms per step", "steps"]
+    shares = [
+        [name, *(f"{value:.1%}" for value in (share.median, share.p10, share.p90))]
+        for name, share in found.shares().items()
+    ]
+    return (
+        f"decode steps of {found.batch} requests, median (p10 to p90)\n\n{table(head, rows)}\n\n"
+        + table(["share of a period", "median", "p10", "p90"], shares)
+    )
+
+
+def to_json(found: Overhead) -> dict[str, object]:
+    """The same, with every period and step."""
+    shares = {name: asdict(share) for name, share in found.shares().items()}
+    return {**asdict(found), "shares": shares}
+
+
+def _full(step: Mapping[str, object], batch: int) -> bool:
+    return _number(step, "decode_rows") == batch and _number(step, "prefill_tokens") == 0
+
+
+def _number(step: Mapping[str, object], name: str) -> float:
+    return float(str(step[name]))

@@ -1,0 +1,74 @@
+"""Shares from steps that are known; steps that are not full decode steps are left out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from program.plan import Row, StepPlan
+from tools.bench.serve_overhead import (
+    Overhead,
+    Paces,
+    Turn,
+    Wave,
+    paces_of_engine,
+    paces_of_server,
+    render,
+    to_json,
+)
+from tools.bench.turned_engine import StepRecord
+
+
+def step(
+    number: int, at: float, duration: int, rows: int = 2, prefill: int = 0
+) -> dict[str, object]:
+    return {
+        "step": number,
+        "at_s": at,
+        "duration_us": duration,
+        "decode_rows": rows,
+        "prefill_tokens": prefill,
+    }
+
+
+def test_paces_of_a_server() -> None:
+    steps = [
+        step(4, 0.9, 9_000, prefill=8),
+        step(5, 1.0, 9_000),
+        step(6, 1.010, 8_000),
+        step(7, 1.030, 9_000, rows=1),
+        step(9, 1.040, 9_000),
+    ]
+    found = paces_of_server(steps, batch=2)
+    assert found.periods == pytest.approx([10])
+    assert found.steps == pytest.approx([9])
+    assert found.between == pytest.approx(0.1)
+
+
+def test_paces_of_an_engine() -> None:
+    def record(number: int, started: float, rows: int, tokens: int = 1) -> StepRecord:
+        held = tuple(Row(i, i, 3, (1,) * tokens) for i in range(rows))
+        return StepRecord(StepPlan(number, rows=held), (), started, started + 0.008, 0.0)
+
+    steps = [record(0, 0.0, 2, 3), record(1, 1.0, 2), record(2, 1.01, 2), record(3, 1.03, 1)]
+    found = paces_of_engine(steps, batch=2)
+    assert found.periods == pytest.approx([10])
+    assert found.steps == pytest.approx([8])
+
+
+def wave(period: float, processor: float) -> Wave:
+    return Wave(Paces([period, period], [period * 0.75] * 2), processor)
+
+
+def test_shares_are_taken_turn_by_turn() -> None:
+    # Both ten times slower in the second turn: the shares stay.
+    turns = [Turn(wave(10, 3), wave(9, 2)), Turn(wave(100, 30), wave(90, 20))]
+    found = Overhead(2, turns)
+    shares = found.shares()
+    assert shares["against no HTTP"].p10 == shares["against no HTTP"].p90 == pytest.approx(0.1)
+    assert shares["against no HTTP, fast tenths"].median == pytest.approx(0.1)
+    assert shares["processor time of HTTP"].median == pytest.approx(0.1)
+    assert shares["between steps, with HTTP"].median == pytest.approx(0.25)
+    assert "| against no HTTP | 10.0% | 10.0% | 10.0% |" in render(found).splitlines()
+    assert json.loads(json.dumps(to_json(found), allow_nan=False))["batch"] == 2
