@@ -9,6 +9,7 @@ import pytest
 
 from coordinator.gates.http_checks import (
     RSS_GROWTH_BYTES,
+    THREADS_GROWTH,
     Footprint,
     demand_broken_off,
     demand_complete,
@@ -73,7 +74,7 @@ BEFORE = Footprint((100, 200), (10, 5), (4, 1))
 GROWN = {
     "memory of a rank": replace(BEFORE, resident_bytes=(100, 201 + RSS_GROWTH_BYTES)),
     "a descriptor": replace(BEFORE, descriptors=(11, 5)),
-    "a thread": replace(BEFORE, threads=(5, 1)),
+    "threads": replace(BEFORE, threads=(4, 2 + THREADS_GROWTH)),
     "a descriptor less": replace(BEFORE, descriptors=(9, 5)),
 }
 
@@ -81,6 +82,7 @@ GROWN = {
 def test_flat() -> None:
     demand_flat(BEFORE, BEFORE)
     demand_flat(BEFORE, replace(BEFORE, resident_bytes=(0, 200 + RSS_GROWTH_BYTES)))
+    demand_flat(BEFORE, replace(BEFORE, threads=(3, 1 + THREADS_GROWTH)))
 
 
 @pytest.mark.parametrize("after", GROWN.values(), ids=GROWN)

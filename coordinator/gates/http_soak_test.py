@@ -1,0 +1,16 @@
+"""Requests of every kind by many clients: memory, descriptors and threads stay as they are."""
+
+from __future__ import annotations
+
+from coordinator.gates.http_serving import http_serving
+from coordinator.gates.http_soak import soak
+
+COUNT = 200
+
+
+def test_a_load_leaves_nothing() -> None:
+    with http_serving(["--max-waiting", "64"]) as service:
+        ends = soak(service, COUNT, seed=1)
+        assert sum(ends.values()) == COUNT
+        assert {"complete", "stop", "left", "deleted", "mistake", "looked"} <= set(ends)
+        assert service.end()[0] == 0
