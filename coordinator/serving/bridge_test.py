@@ -1,0 +1,92 @@
+"""Updates from another thread: in order, with few wakes, and never lost by another's mistake."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from coordinator.request import Token, Update
+from coordinator.serving.bridge import Bridge, BridgedOutbox
+
+
+def token(request_id: int, index: int) -> Token:
+    return Token(request_id, index, index, 1, None, ())
+
+
+class Kept:
+    """Keeps what arrives; raises at one index."""
+
+    def __init__(self, fails_at: int | None = None) -> None:
+        self.updates: list[Update] = []
+        self.mistakes: list[Exception] = []
+        self.threads: set[int] = set()
+        self._fails_at = fails_at
+
+    def receive(self, update: Update, at: float) -> None:
+        self.threads.add(threading.get_ident())
+        if isinstance(update, Token) and update.index == self._fails_at:
+            raise ZeroDivisionError
+        self.updates.append(update)
+
+    def crashed(self, mistake: Exception) -> None:
+        self.mistakes.append(mistake)
+
+
+def test_every_update_arrives_once_in_order_on_the_loop() -> None:
+    async def scenario() -> None:
+        bridge = Bridge(asyncio.get_running_loop(), lambda: 1.0)
+        receivers = [Kept() for _ in range(4)]
+        outboxes = [BridgedOutbox(bridge, receiver) for receiver in receivers]
+
+        def engine() -> None:
+            for index in range(500):
+                for request_id, outbox in enumerate(outboxes):
+                    outbox.put(token(request_id, index))
+
+        await asyncio.to_thread(engine)
+        await asyncio.sleep(0)
+        for request_id, receiver in enumerate(receivers):
+            assert receiver.updates == [token(request_id, index) for index in range(500)]
+            assert receiver.threads == {threading.get_ident()}
+
+    asyncio.run(scenario())
+
+
+def test_updates_that_come_together_need_one_wake() -> None:
+    async def scenario() -> None:
+        bridge = Bridge(asyncio.get_running_loop(), lambda: 1.0)
+        receiver = Kept()
+        outbox = BridgedOutbox(bridge, receiver)
+        for step in range(10):
+            # The loop is busy here, so it can't look in between.
+            for index in range(8):
+                outbox.put(token(0, 8 * step + index))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert bridge.wakes == step + 1
+        assert len(receiver.updates) == 80
+
+    asyncio.run(scenario())
+
+
+def test_a_mistake_reaches_its_own_request_alone() -> None:
+    async def scenario() -> None:
+        bridge = Bridge(asyncio.get_running_loop(), lambda: 1.0)
+        broken, well = Kept(fails_at=1), Kept()
+        for index in range(3):
+            for receiver in (broken, well):
+                BridgedOutbox(bridge, receiver).put(token(0, index))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [type(mistake) for mistake in broken.mistakes] == [ZeroDivisionError]
+        assert well.updates == [token(0, index) for index in range(3)]
+        assert broken.updates == [token(0, 0), token(0, 2)]
+
+    asyncio.run(scenario())
+
+
+def test_the_engine_outlives_the_loop() -> None:
+    loop = asyncio.new_event_loop()
+    bridge = Bridge(loop, lambda: 1.0)
+    loop.close()
+    BridgedOutbox(bridge, Kept()).put(token(0, 0))
