@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,10 +17,12 @@ from coordinator.processes import ExecLauncher
 from coordinator.worker_program import worker_program
 from errors import ConfigError, TPError
 from manifest.run_manifest import RunManifest
+from tools.bench.bandwidth import read_bandwidth
 from tools.bench.machine import OtherPrograms
 from tools.bench.model_ours import Case, Measured, measure
+from tools.bench.roofline import Reader, roofline
 from tools.bench.sample import Sample, table
-from tools.bench.synthetic import VOCABULARY, write_checkpoint
+from tools.bench.synthetic import CONFIG, VOCABULARY, WEIGHTS, write_checkpoint
 
 SCRIPT: Final = "bench_hf.py"
 PROGRAM: Final = "qwen35/sharded"
@@ -86,6 +89,9 @@ def model(baseline: Baseline | None, degrees: tuple[int, ...]) -> str:
         if baseline is not None:
             theirs = baseline.rows(len(os.sched_getaffinity(0)))
         ours = {tp: measure(str(folder), PROGRAM, tp, list(CASES), bindings) for tp in degrees}
+        threads = len(os.sched_getaffinity(0))
+        bandwidth = Sample.of(read_bandwidth(threads))
+        whole = (folder / WEIGHTS).stat().st_size
     rows = [row for tp, measured in ours.items() for row in _rows(tp, measured, theirs)]
     head = ["TP", "what", "ours median s", "p10", "p90", "transformers median s", "min", "ratio"]
     lines = [table(head, rows), ""]
@@ -93,8 +99,29 @@ def model(baseline: Baseline | None, degrees: tuple[int, ...]) -> str:
         held = ", ".join(f"{size / 2**20:.0f}" for size in measured.weights_bytes)
         peak = ", ".join(f"{size / 2**20:.0f}" for size in measured.peak_rss_bytes)
         lines.append(f"TP{tp}: weights per rank {held} MiB, peak RSS after load {peak} MiB")
+    lines += ["", roofline(bandwidth, threads, _readers(ours, theirs, whole)), ""]
     lines.append(f"other programs used {others.cores:.2f} cores meanwhile")
     return "\n".join(lines) + "\n"
+
+
+def _readers(
+    ours: Mapping[int, Measured], theirs: list[dict[str, float]], whole: int
+) -> list[Reader]:
+    """whole: bytes of all weights, each of which a decode step needs once."""
+    (index,) = [index for index, case in enumerate(CASES) if case.batch == 1]
+    # Of an embedding, ranks but the primary read single rows.
+    looked_up = VOCABULARY * int(str(CONFIG["hidden_size"])) * 4
+    readers = [
+        Reader(
+            f"ours, TP{tp}",
+            sum(measured.weights_bytes) - (tp - 1) * looked_up,
+            Sample.of(measured.timings[CASES[index]].decode_s).median,
+        )
+        for tp, measured in ours.items()
+    ]
+    if theirs:
+        readers.append(Reader("transformers", whole, theirs[index]["decode_step_s_median"]))
+    return readers
 
 
 def _rows(tp: int, measured: Measured, theirs: list[dict[str, float]]) -> list[list[str]]:

@@ -17,6 +17,7 @@ from program.qwen35 import Variant, qwen35_program
 from program.qwen35_config import read_config
 
 VOCABULARY: Final = 1024
+WEIGHTS: Final = "model.safetensors"
 _CHUNK_ELEMENTS: Final = 1 << 22
 _SCALE: Final = 0.02
 
@@ -101,7 +102,7 @@ def write_checkpoint(folder: Path, size: Size = Size.FULL) -> None:
     text = json.dumps(header).encode("ascii")
     text += b" " * (-len(text) % 8)
     source = np.random.default_rng(0)
-    with (folder / "model.safetensors").open("wb") as file:
+    with (folder / WEIGHTS).open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for weight in weights:
             left = int(np.prod(weight.shape))
