@@ -40,6 +40,8 @@ class StepTrace:
     def write(self, epoch: int, step: ObservedStep) -> bool:
         """See `TraceFile.write`."""
         line = json_line(trace_json(epoch, step, self._origin))
+        if len(line) > self._file.bytes_max:
+            return False
         if not self._file.fits(len(line)) and not self._file.rotate():
             return False
         return self._file.append(line)
