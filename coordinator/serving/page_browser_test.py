@@ -123,6 +123,8 @@ def test_a_failure_is_in_plain_sight(tab: Tab, server: FakeEngineServer) -> None
     assert facts == ["1", FAILURE["phase"], "119"]
     assert tab.evaluate("document.querySelector('#failure').getBoundingClientRect().top < 200")
     assert count(tab, "#ranks > li[data-failed]") == 1
+    assert count(tab, "#timeline .step[data-failed]") == 1
+    assert count(tab, '#timeline .step[data-key="119"][data-failed]') == 1
     assert tab.evaluate("document.title").startswith("failed")
     assert tab.evaluate(text_is("#announce", "Now failed"))
 

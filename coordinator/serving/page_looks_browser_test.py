@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -162,3 +163,20 @@ def test_motion_stops_for_those_who_ask(tab: Tab) -> None:
 def test_digits_are_of_one_width(tab: Tab) -> None:
     style = "getComputedStyle(document.querySelector('#stat-rate')).fontVariantNumeric"
     assert tab.evaluate(style) == "tabular-nums"
+
+
+def test_numbers_are_shown_as_people_read_them(tab: Tab) -> None:
+    cases: dict[str, list[tuple[float, object]]] = {
+        "bytes": [(0, "0 B"), (1023, "1,023 B"), (1536, "1.50 KiB"), (45 << 20, "45.0 MiB")],
+        "micros": [(0, "0.00 µs"), (999, "999 µs"), (12_345, "12.3 ms"), (2_000_000, "2.00 s")],
+        "seconds": [(0.004, "4 ms"), (59.94, "59.9 s"), (61, "1 min 1 s"), (7260, "2 h 1 min")],
+        "tick": [(0, "0"), (2000, "2 ms"), (1500, "1.5 ms"), (50, "50 µs"), (1e6, "1 s")],
+        "real": [(0, "0"), (0.25, "0.2500"), (-8.06e-4, "-8.06e-4"), (1e9, "1.00e+9")],
+        "niceCeiling": [(0, 1), (1, 1), (1.1, 2), (2.1, 5), (51, 100)],
+    }
+    module = "import('/page/format.js')"
+    for name, pairs in cases.items():
+        values = json.dumps([value for value, _ in pairs])
+        shown = tab.evaluate(f"{module}.then((m) => {values}.map((v) => m.{name}(v)))")
+        assert shown == [text for _, text in pairs], name
+    assert tab.evaluate(f"{module}.then((m) => m.bytes(null).length)") == 1

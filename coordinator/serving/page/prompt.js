@@ -18,6 +18,11 @@ async function* events(body) {
   }
 }
 
+// fetch throws a TypeError when nobody answers, and a stream that is cut off does too.
+function reasonOf(error) {
+  return error instanceof TypeError ? "The server does not answer." : error.message;
+}
+
 // What one stream has brought so far.
 class Run {
   started = performance.now();
@@ -102,7 +107,7 @@ export class Prompt {
       this.#say(run.complete ? run.text() : "The stream broke off before its end.", !run.complete);
     } catch (error) {
       const stopped = this.#abort.signal.aborted;
-      this.#say(stopped ? `Stopped · ${run.text()}` : error.message, !stopped);
+      this.#say(stopped ? `Stopped · ${run.text()}` : reasonOf(error), !stopped);
     }
     this.#abort = null;
     this.#busy(false);

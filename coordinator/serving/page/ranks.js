@@ -13,7 +13,7 @@ const DOING = {
   loading: "loads its weights",
   ready: "ready",
   stopped: "its process is stopped",
-  wait: "waits for the other ranks",
+  wait: "has answered, waits",
   waiting: "has not connected yet",
 };
 

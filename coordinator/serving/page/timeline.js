@@ -101,7 +101,8 @@ export class Timeline {
     const left = width - column * shown.length;
     setHidden(byId("timeline-none"), shown.length > 0);
     this.#drawFrame(ranks, width, top);
-    const geometry = { ranks, top, column, left, height };
+    const failed = this.#engine.failure?.step ?? null;
+    const geometry = { ranks, top, column, left, height, failed };
     keyed(
       this.#columns,
       shown.map((step, index) => ({ step, index, last: index === shown.length - 1 })),
@@ -165,10 +166,11 @@ export class Timeline {
     return node;
   }
 
-  #place(node, { step, index, last }, { ranks, top, column, left, height }) {
+  #place(node, { step, index, last }, { ranks, top, column, left, height, failed }) {
     node.step = step;
+    setAttribute(node, "data-failed", step.step === failed);
     setAttribute(node, "transform", `translate(${(left + index * column).toFixed(2)} 0)`);
-    setAttribute(node, "aria-label", described(step));
+    setAttribute(node, "aria-label", described(step) + (step.step === failed ? "; failed" : ""));
     const [hit, bars, number, mark] = node.children;
     setAttribute(hit, "width", column.toFixed(2));
     setAttribute(hit, "height", height);
