@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import httpx2
 import openai
@@ -53,6 +53,7 @@ def test_in_decode(path: str, stream: bool, way: str) -> None:
         with sent(server, path, endless(path, stream=stream)) as connection:
             until(lambda: len(served.ranks.plans) >= 5)
             served.hold()
+            until(served.ranks.held.is_set)
             WAYS[way](connection)
             until(lambda: served.ended == [(0, RequestEvent.DISCONNECT)])
             before = len(served.ranks.plans)
@@ -60,6 +61,19 @@ def test_in_decode(path: str, stream: bool, way: str) -> None:
             until(lambda: served.idle)
         assert len(served.ranks.plans) <= before + 2
         until(lambda: httpx2.get(server.url + "/v1/requests").json()["data"] == [])
+        clean_request(client)
+
+
+@pytest.mark.parametrize("early", [b"GET ", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"x" * 100_000])
+@pytest.mark.parametrize("stream", [False, True])
+def test_after_sending_its_next_request_early(stream: bool, early: bytes) -> None:
+    with service() as (served, server, client):
+        with sent(server, PATHS[0], endless(stream=stream)) as connection:
+            until(lambda: len(served.ranks.plans) >= 5)
+            with suppress(OSError):
+                connection.sendall(early)
+        until(lambda: served.idle)
+        assert served.ended == [(0, RequestEvent.DISCONNECT)]
         clean_request(client)
 
 
@@ -72,6 +86,7 @@ def test_in_prefill(stream: bool) -> None:
         with sent(server, PATHS[0], told) as connection:
             until(lambda: len(served.ranks.plans) >= 2)
             served.hold()
+            until(served.ranks.held.is_set)
             connection.close()
             until(lambda: served.ended == [(0, RequestEvent.DISCONNECT)])
             before = len(served.ranks.plans)
@@ -102,6 +117,7 @@ def test_while_its_request_is_on_its_way_to_the_engine() -> None:
         with sent(server, PATHS[0], endless()):
             until(lambda: len(served.ranks.plans) >= 1)
             served.hold()
+            until(served.ranks.held.is_set)
             with sent(server, PATHS[0], endless()):
                 until(lambda: len(served.submitted) == 2)
             until(lambda: (1, RequestEvent.DISCONNECT) in served.ended)

@@ -15,12 +15,16 @@ from starlette.applications import Starlette
 from coordinator.serving.api import api_routes
 from coordinator.serving.api_options import ApiOptions
 from coordinator.serving.fake_served import FakeServed
+from coordinator.serving.http_limits import HttpLimits
+from coordinator.serving.http_protocol import guarded
 from coordinator.serving.request_observer import RequestObserver
 from coordinator.serving.text import ModelText
 from errors import MisuseError
 
 TINY: Final = Path("testdata/tiny-qwen35")
 _START_S: Final = 20.0
+# Wide enough that only the limits of the routes are met.
+_LIMITS: Final = HttpLimits(body_bytes=64 << 20, connections=1_000, request_ms=60_000)
 
 
 class ApiServer:
@@ -45,7 +49,12 @@ class ApiServer:
         self._socket.bind(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
-            Starlette(routes=routes), log_level="critical", lifespan="off", access_log=False
+            Starlette(routes=routes),
+            http=guarded(_LIMITS),
+            ws="none",
+            log_level="critical",
+            lifespan="off",
+            access_log=False,
         )
         self._server = uvicorn.Server(config)
         self._ready = threading.Event()

@@ -54,9 +54,9 @@ def counts(tokens: Sequence[int], prompt_tokens: int) -> int:
 
 
 class ScriptedRanks:
-    """step_s: how long a step takes. hold: steps wait while it is set. failure: of the next step.
+    """step_s: how long a step takes. failure: of the next step. plans: what was run.
 
-    plans: what was run.
+    going: steps wait while it is clear. held: set while one waits.
     """
 
     def __init__(self, limits: PlanLimits, script: Script) -> None:
@@ -68,10 +68,14 @@ class ScriptedRanks:
         self.wake = threading.Event()
         self.going = threading.Event()
         self.going.set()
+        self.held = threading.Event()
         self._tokens: dict[int, list[int]] = {}
 
     def step(self, plan: StepPlan) -> StepReport:
-        self.going.wait()
+        if not self.going.is_set():
+            self.held.set()
+            self.going.wait()
+            self.held.clear()
         if self.step_s:
             time.sleep(self.step_s)
         self.plans.append(plan)

@@ -101,6 +101,7 @@ class GuardedProtocol(H11Protocol):
             self._heard = True
             super().data_received(data)
             self._watch_request()
+            self._keep_listening()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -145,6 +146,18 @@ class GuardedProtocol(H11Protocol):
         elif self._request_timer is None:
             seconds = self.limits.request_ms / 1000
             self._request_timer = self.loop.call_later(seconds, self._request_is_late)
+
+    def _keep_listening(self) -> None:
+        """Of a client that sends its next request early it must still be seen when it leaves.
+
+        uvicorn stops reading there; here it goes on up to the size of a head.
+        """
+        if self.conn.their_state is h11.DONE and self.flow.read_paused:
+            early, _ = self.conn.trailing_data
+            if len(early) > self.limits.head_bytes:
+                self.abort()
+            else:
+                self.flow.resume_reading()
 
     def _request_is_late(self) -> None:
         self._request_timer = None
