@@ -8,6 +8,7 @@ import time
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -108,9 +109,14 @@ def test_a_second_failure_of_the_same_epoch_does_not_touch_the_first(
 
 def test_a_load_that_fails(served: FakeServed, tmp_path: Path) -> None:
     service = Service(served, ObserveOptions(dump_dir=tmp_path))
-    with pytest.raises(DeadlineError), service.observation.epoch(4, served) as seen:
-        seen.recorder.record(frame(Side.WORKER, 0, Kind.HELLO, 0))
-        raise SLOW
+
+    def load() -> None:
+        with service.observation.epoch(4, served) as seen:
+            seen.recorder.record(frame(Side.WORKER, 0, Kind.HELLO, 0))
+            raise SLOW
+
+    with pytest.raises(DeadlineError):
+        load()
     lines = lines_of(tmp_path / "flight-4.jsonl")
     assert (lines[1]["code"], lines[1]["step"]) == (SLOW.code, None)
     assert lines[2] == {"type": "state", "state": None}
@@ -175,7 +181,8 @@ def test_what_can_t_be_written_is_refused_before_anything_starts(
     tmp_path: Path, field: str
 ) -> None:
     (tmp_path / "file").write_text("")
-    options = ObserveOptions(**{field: tmp_path / "file" / "x"})
+    changed: dict[str, Any] = {field: tmp_path / "file" / "x"}
+    options = replace(ObserveOptions(), **changed)
     with pytest.raises(ConfigError) as refused:
         Observation(options, source=SOURCE, clock=time.monotonic)
     assert refused.value.problems[0].field == "--" + field.replace("_", "-")

@@ -132,7 +132,7 @@ def _common_metadata(left: bytes, right: bytes) -> FieldDifference | None:
             return FieldDifference(f"metadata {shown(key)}", *values)
     reports = [one.get("report") for one in (ours, theirs)]
     for key in _DIGESTS:
-        values = [_spelled(one.get(key)) if isinstance(one, dict) else NOTHING for one in reports]
+        values = [_spelled(one.get(key) if isinstance(one, dict) else None) for one in reports]
         if values[0] != values[1]:
             return FieldDifference(f"metadata report {key}", *values)
     return None
