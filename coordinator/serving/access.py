@@ -9,6 +9,7 @@ import hmac
 from collections.abc import Collection
 from dataclasses import dataclass
 from hashlib import sha256
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -20,7 +21,7 @@ from coordinator.serving.http_limits import HttpLimits
 from errors import ConfigError
 
 KEY_BYTES_MAX: Final = 4096
-LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+LOOPBACK_NAME: Final = "localhost"
 
 _NO_KEY: Final = Refusal(
     401, "authentication.missing", "send the API key as `Authorization: Bearer KEY`", AUTHENTICATION
@@ -109,7 +110,8 @@ def _is_loopback(value: bytes | None, prefix: str) -> bool:
     if value is None:
         return True
     try:
-        return urlsplit(prefix + value.decode("latin-1")).hostname in LOOPBACK_NAMES
+        name = urlsplit(prefix + value.decode("latin-1")).hostname or ""
+        return name == LOOPBACK_NAME or ip_address(name).is_loopback
     except ValueError:
         return False
 

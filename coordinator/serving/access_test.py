@@ -58,14 +58,27 @@ def test_open_paths_need_none() -> None:
         assert server.ask(GET.replace(b"/small", b"//open")).status == 401
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:8000", "[::1]:1"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:80", "127.0.0.1:8000", "127.0.0.9", "[::1]:1"]
+)
 def test_loopback_names(host: str) -> None:
     with live_server() as server:
         assert server.ask(GET.replace(b"localhost", host.encode("ascii"))).status == 200
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "a@b", "[", "x:y"]
+    "host",
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "localhost@evil.example",
+        "192.0.2.1",
+        "0.0.0.0",
+        "[",
+        "x:y",
+        "",
+    ],
 )
 def test_other_names(host: str) -> None:
     """A name that somebody else's server of names lets point here."""

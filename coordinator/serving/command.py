@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -117,7 +117,8 @@ def _observation(http: HttpOptions, bindings: ModelBindings, log: TextIO) -> Obs
     options = ObserveOptions(http.trace, http.chrome_trace, http.dump_dir)
 
     def tell(sentence: str) -> None:
-        say(log, f"{sentence}\n")
+        with suppress(OSError):
+            say(log, f"{sentence}\n")
 
     return Observation(options, source=bindings.source, clock=time.monotonic, tell=tell)
 

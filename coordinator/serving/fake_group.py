@@ -114,14 +114,19 @@ class FakeGroups:
 
 
 class Watched:
-    """A backend over fake groups. phases: every one it was in, as `changed` told."""
+    """A backend over fake groups. phases: every one it was in, as `changed` told.
+
+    also: who else is told.
+    """
 
     def __init__(
         self,
         *starts: Start,
         policy: RestartPolicy = RestartPolicy.EXIT,
         linger_s: float = 0.0,
+        also: Callable[[], None] = lambda: None,
     ) -> None:
+        self._also = also
         self.groups = FakeGroups(*starts)
         self.phases: list[Phase] = []
         self._news = threading.Condition()
@@ -144,6 +149,7 @@ class Watched:
         with self._news:
             self.phases.append(self.backend.status().phase)
             self._news.notify_all()
+        self._also()
 
     def reach(self, phase: Phase, times: int = 1) -> None:
         """Wait until it was in that phase, so many times."""

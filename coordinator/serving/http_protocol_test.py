@@ -7,8 +7,10 @@ import json
 import time
 
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from coordinator.process_table import wait_until
+from coordinator.serving.http_protocol import GuardedProtocol
 from coordinator.serving.live_server import GET, Answer, RawClient, live_server
 
 POST = b"POST /small HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
@@ -72,6 +74,27 @@ def test_the_second_request_of_a_connection_has_a_deadline_too() -> None:
         pipelined = server.connect()
         assert pipelined.ask(GET + b"GET /sm").status == 200
         assert code(pipelined.answer()) == "request.time"
+
+
+@pytest.mark.parametrize("sent", SLOW.values(), ids=SLOW)
+def test_without_the_guard_they_would_stay(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What uvicorn alone does: so the tests above can fail."""
+    monkeypatch.setattr(GuardedProtocol, "_watch_request", lambda self: None)
+    with live_server(request_ms=200) as server:
+        slow = server.connect()
+        slow.socket.settimeout(1.0)
+        with pytest.raises(TimeoutError):
+            slow.ask(sent)
+        slow.close()
+
+
+def test_without_the_guard_a_greedy_one_would_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GuardedProtocol, "pause_writing", H11Protocol.pause_writing)
+    with live_server(stall_ms=300) as server:
+        greedy = server.connect()
+        greedy.send(GET.replace(b"/small", b"/endless"))
+        assert not server.routes.left.wait(1.0)
+        greedy.close()
 
 
 def test_silence_is_closed_without_a_word() -> None:

@@ -97,12 +97,11 @@ class Lifecycle:
         """
         with signals_taken(self._on_signal):
             asyncio.run(self._main(listener))
-        crashed = self._control is not None and self._control.crash is not None
-        for crash in (self._backend.crash, self._control.crash if self._control else None):
+        for crash in (self._backend.crash, None if self._control is None else self._control.crash):
             if crash is not None:
                 raise crash
         failure = self._backend.status().failure
-        return 0 if failure is None and not crashed else failure.cause.exit_code if failure else 1
+        return 0 if failure is None else failure.cause.exit_code
 
     async def _main(self, listener: socket.socket) -> None:
         self._news.attach(asyncio.get_running_loop())
