@@ -86,11 +86,17 @@ def model(baseline: Baseline | None, degrees: tuple[int, ...]) -> str:
     with tempfile.TemporaryDirectory(prefix="rankproof-bench-") as name, OtherPrograms() as others:
         folder = Path(name)
         write_checkpoint(folder)
-        if baseline is not None:
-            theirs = baseline.rows(len(os.sched_getaffinity(0)))
-        ours = {tp: measure(str(folder), PROGRAM, tp, list(CASES), bindings) for tp in degrees}
         threads = len(os.sched_getaffinity(0))
-        bandwidth = Sample.of(read_bandwidth(threads))
+        # Before and after everybody: other programs share the memory too.
+        reads = read_bandwidth(threads)
+        if baseline is not None:
+            theirs = baseline.rows(threads)
+            reads += read_bandwidth(threads)
+        ours = {}
+        for tp in degrees:
+            ours[tp] = measure(str(folder), PROGRAM, tp, list(CASES), bindings)
+            reads += read_bandwidth(threads)
+        bandwidth = Sample.of(reads)
         whole = (folder / WEIGHTS).stat().st_size
     rows = [row for tp, measured in ours.items() for row in _rows(tp, measured, theirs)]
     head = ["TP", "what", "ours median s", "p10", "p90", "transformers median s", "min", "ratio"]

@@ -23,6 +23,7 @@ PACKAGES = [
     "//tools",
     "//tools/bench",
     "//tools/browser",
+    "//tools/diff_trace",
     "//tools/docs",
     "//tools/launcher",
     "//tools/lint",
