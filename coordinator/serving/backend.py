@@ -8,6 +8,7 @@ must not know HTTP. docs/spec/http.md H10 to H14.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
@@ -66,7 +67,8 @@ class BackendSettings:
 class Backend:
     """Implements `served.Served`. changed: called after every change of phase, by any thread.
 
-    crash: a mistake of ours, or a refusal to start, that ended the thread.
+    crash: a mistake of ours, or a refusal to start, that ended the thread. failures: all of them,
+    oldest first, for whoever tells them, who takes them out.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Backend:
         if manifest.model is None:
             raise ConfigError.single("program", manifest.program, "is no model program")
         self.crash: BaseException | None = None
+        self.failures: deque[Failure] = deque()
         self._setup = setup
         self._manifest = manifest
         self._step_tokens = manifest.model.max_step_tokens
@@ -309,6 +312,7 @@ class Backend:
             if self._stopping.is_set() and failure is not self._engine_failure():
                 return
             self._failure = failure
+            self.failures.append(failure)
             self._advance(PhaseEvent.FAIL)
         self._changed()
 

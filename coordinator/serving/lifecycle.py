@@ -17,7 +17,6 @@ from typing import Final, TextIO
 
 from coordinator.command_serve import say, signals_taken, when
 from coordinator.deadlines import default_ms
-from coordinator.engine import Failure
 from coordinator.serving.backend import Backend
 from coordinator.serving.control_thread import ControlThread
 from coordinator.serving.http_server import HttpServer
@@ -87,7 +86,7 @@ class Lifecycle:
         self._signals = 0
         self._obeyed = 0
         self._kill_at: float | None = None
-        self._told_failure: Failure | None = None
+        self._told_restarts = 0
         self._told_epoch: int | None = None
 
     def run(self, listener: socket.socket) -> int:
@@ -159,14 +158,14 @@ class Lifecycle:
             self._control.refuse_newcomers()
 
     def _tell(self) -> None:
-        status = self._backend.status()
-        failure = status.failure
-        if failure is not None and failure is not self._told_failure:
-            self._told_failure = failure
+        while self._backend.failures:
+            failure = self._backend.failures.popleft()
             self._say(f"failed {when(failure)}: {failure.cause.diagnostics()}\n")
-            if status.phase is Phase.RESTARTING:
-                limit = f"at most {RESTARTS_MAX} in {WINDOW_S:g} s"
-                self._say(f"starting the ranks again: restart {status.restarts}, {limit}\n")
+        status = self._backend.status()
+        if status.restarts != self._told_restarts:
+            self._told_restarts = status.restarts
+            limit = f"at most {RESTARTS_MAX} in {WINDOW_S:g} s"
+            self._say(f"starting the ranks again: restart {status.restarts}, {limit}\n")
         if status.phase is Phase.SERVING and status.epoch != self._told_epoch:
             self._told_epoch = status.epoch
             self._say(self._texts.ready)

@@ -189,6 +189,7 @@ def test_a_restart_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     parties = Parties(policy=RestartPolicy.ON_FAILURE)
 
     def act() -> None:
+        assert wait_until(lambda: "serving\n" in parties.log.getvalue())
         parties.watched.groups.opened[0].fail_while_idle(CAUSE)
         parties.watched.reach(Phase.SERVING, times=2)
         assert wait_until(lambda: parties.log.getvalue().count("serving\n") == 2)
