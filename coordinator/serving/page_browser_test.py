@@ -19,6 +19,23 @@ PANEL = (
     "document.querySelector('#step').open && document.querySelector('#frames tbody tr') !== null"
 )
 
+# The seconds of the page pass when the test says so.
+SECONDS = """
+const ticks = new Map();
+const own = { setInterval, clearInterval };
+window.setInterval = (tick, ms) => {
+  if (ms !== 1000) return own.setInterval.call(window, tick, ms);
+  const id = 1e9 + ticks.size;
+  ticks.set(id, tick);
+  return id;
+};
+window.clearInterval = (id) => {
+  if (ticks.has(id)) ticks.set(id, () => {});
+  else own.clearInterval.call(window, id);
+};
+window.second = () => { for (const tick of [...ticks.values()]) tick(); };
+"""
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
@@ -245,15 +262,26 @@ def test_a_stream_that_fails_says_why(tab: Tab, server: FakeEngineServer) -> Non
     assert tab.evaluate("document.querySelector('#answer-status').dataset.tone") == "bad"
 
 
+def cancel_button(request_id: int) -> str:
+    return f"#requests > li[data-key='{request_id}'] button"
+
+
 def test_cancel_waits_and_can_be_undone(tab: Tab, server: FakeEngineServer) -> None:
+    tab.before_load(SECONDS)
     opened(tab, server)
-    button = "#requests > li[data-key='1'] button"
-    tab.click(button)
-    tab.wait_for(text_has(button, "Undo"))
-    tab.click(button)
-    tab.wait_for(text_is(button, "Cancel"))
-    tab.focus("#requests > li[data-key='2'] button")
+    tab.click(cancel_button(1))
+    tab.wait_for(text_has(cancel_button(1), "Undo"))
+    tab.evaluate("second()")
+    tab.evaluate("second()")
+    tab.click(cancel_button(1))
+    tab.wait_for(text_is(cancel_button(1), "Cancel"))
+    tab.evaluate("second()")
+    tab.evaluate("second()")
+    tab.focus(cancel_button(2))
     tab.press("Enter")
+    for left in ("3 s", "2 s", "1 s"):
+        assert tab.text(cancel_button(2)).endswith(left)
+        tab.evaluate("second()")
     tab.wait_for("document.querySelector('#requests > li[data-key=\"2\"]') === null")
     assert server.deleted == ["cmpl-0002"]
 
@@ -261,16 +289,16 @@ def test_cancel_waits_and_can_be_undone(tab: Tab, server: FakeEngineServer) -> N
 def test_a_cancel_that_is_refused_is_said_to_be(tab: Tab, server: FakeEngineServer) -> None:
     server.refuse_delete = True
     opened(tab, server)
-    tab.click("#requests > li[data-key='0'] button")
+    tab.click(cancel_button(0))
     problem = "#requests > li[data-key='0'] .problem"
     tab.wait_for(text_has(problem, "the service is stopping"))
-    assert tab.text("#requests > li[data-key='0'] button") == "Cancel"
+    assert tab.text(cancel_button(0)) == "Cancel"
 
 
 def test_a_request_from_elsewhere_is_said_to_be(tab: Tab, server: FakeEngineServer) -> None:
     server.elsewhere = frozenset({0})
     opened(tab, server)
-    tab.click("#requests > li[data-key='0'] button")
+    tab.click(cancel_button(0))
     tab.wait_for(text_has("#requests > li[data-key='0'] .problem", "did not come over HTTP"))
     assert server.deleted == []
 

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from tools.browser.cdp import BrowserError, Cdp, Event
 
-WAIT_S: Final = 15.0
+# A busy machine takes its time; a wait that succeeds does not last.
+WAIT_S: Final = 60.0
 POLL_S: Final = 0.03
 # key -> (code, Windows virtual key code, text)
 KEYS: Final[Mapping[str, tuple[str, int, str]]] = {
@@ -65,6 +66,10 @@ class Tab:
         """What the system prefers, as `prefers_color_scheme="dark"`."""
         listed = [{"name": k.replace("_", "-"), "value": v} for k, v in features.items()]
         self.call("Emulation.setEmulatedMedia", {"features": listed})
+
+    def before_load(self, script: str) -> None:
+        """Run this in every page that is opened from now on, before its own scripts."""
+        self.call("Page.addScriptToEvaluateOnNewDocument", {"source": script})
 
     def goto(self, url: str) -> None:
         """Open a page, and wait until it has loaded."""
