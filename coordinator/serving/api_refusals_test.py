@@ -307,7 +307,7 @@ def test_a_body_that_never_ends(http: httpx2.Client) -> None:
 
     headers = {"content-type": "application/json"}
     answer = http.post(COMPLETIONS, content=trickle(), headers=headers)
-    refused(answer, 408, "request.body_time", "body")
+    refused(answer, 408, "request.time", "body")
 
 
 @pytest.mark.parametrize(("path", "body"), [(COMPLETIONS, PROMPT), (CHAT, HELLO)])

@@ -19,7 +19,7 @@ STATUSES: Final[Mapping[str, int]] = {
     "overload.queue_time": 503,
     "overload.stopping": 503,
     "request.body_size": 413,
-    "request.body_time": 408,
+    "request.time": 408,
     "request.cancelled": 410,
     "request.media_type": 415,
     "request.dropped": 503,

@@ -21,7 +21,7 @@ class ClientGone(Exception):
 async def read_object(scope: Scope, receive: Receive, options: ApiOptions) -> JsonObject:
     """The JSON object in the body.
 
-    Raises RequestError: request.media_type, request.body_size, request.body_time, request.syntax.
+    Raises RequestError: request.media_type, request.body_size, request.time, request.syntax.
     """
     _check_media_type(scope)
     try:
@@ -29,7 +29,7 @@ async def read_object(scope: Scope, receive: Receive, options: ApiOptions) -> Js
             data = await _read(scope, receive, options.body_bytes_max)
     except TimeoutError:
         rule = f"must arrive within {options.body_ms} ms"
-        raise RequestError("request.body_time", f"body: {rule}", param="body") from None
+        raise RequestError("request.time", f"body: {rule}", param="body") from None
     return parse_body(data, options.body_bytes_max)
 
 
