@@ -18,6 +18,7 @@ from uvicorn.server import ServerState
 
 from coordinator.serving.error_shape import SERVER, Refusal
 from coordinator.serving.http_limits import HttpLimits
+from errors import MisuseError
 
 _FULL: Final = Refusal(503, "overload.connections", "too many connections", SERVER, retry=True)
 _ENDING: Final = Refusal(503, "overload.stopping", "the service is stopping", SERVER, retry=True)
@@ -82,7 +83,9 @@ class GuardedProtocol(H11Protocol):
         """Close at once, whatever has not been written."""
         self.transport.abort()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if not isinstance(transport, asyncio.Transport):
+            raise MisuseError("HTTP needs a transport that reads and writes")
         super().connection_made(transport)
         if self.gate.admit(self):
             self._watch_request()
