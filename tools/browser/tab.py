@@ -35,6 +35,7 @@ class Tab:
     """A page under test. Every wait is bounded and raises BrowserError at its end."""
 
     cdp: Cdp
+    target: str
     session: str
 
     @classmethod
@@ -42,7 +43,7 @@ class Tab:
         """A new empty tab of this browser that reports its console and its requests."""
         target = cdp.call("Target.createTarget", {"url": "about:blank"})["targetId"]
         attached = cdp.call("Target.attachToTarget", {"targetId": target, "flatten": True})
-        tab = cls(cdp, attached["sessionId"])
+        tab = cls(cdp, target, attached["sessionId"])
         for domain in ("Page", "Runtime", "Log", "Network"):
             tab.call(f"{domain}.enable")
         tab.viewport(width, height)
@@ -55,7 +56,7 @@ class Tab:
 
     def close(self) -> None:
         """Close the tab; its session ends with it."""
-        self.call("Page.close")
+        self.cdp.call("Target.closeTarget", {"targetId": self.target})
 
     def viewport(self, width: int, height: int, scale: float = 1.0) -> None:
         """CSS pixels, and device pixels per CSS pixel."""
