@@ -5,11 +5,13 @@ hand in this process. From both come full decode steps, consecutive ones, becaus
 lies what the engine's thread did for clients:
 
     between steps = (period - step) / period, where a period begins with each step
+    outside ranks = (period - what the slowest rank computes in a step) / period
     against       = (period with HTTP - period without) / period with HTTP, turn by turn
     processor     = what the coordinator's process used more with HTTP, per period
 
-The first is what scheduler, inbox and publishing take of a period. HTTP itself runs beside the
-steps, while ranks compute, so it shows in the other two: as time where it was in the way, as
+The first is what scheduler, inbox and publishing take of a period; the second adds frames, sums and
+waiting, so it is what tensor parallelism costs, too. HTTP itself runs beside the
+steps, while ranks compute, so it shows in the last two: as time where it was in the way, as
 processor time wherever it ran.
 """
 
@@ -26,10 +28,14 @@ from tools.bench.turned_engine import StepRecord
 
 @dataclass(frozen=True)
 class Paces:
-    """Of consecutive full decode steps, in ms: from start to start, and from start to end."""
+    """Of consecutive full decode steps, in ms: from start to start, and from start to end.
+
+    ranks: what the slowest rank computed in each; empty where nobody observes.
+    """
 
     periods: list[float]
     steps: list[float]
+    ranks: list[float]
 
     @property
     def period(self) -> float:
@@ -43,6 +49,11 @@ class Paces:
     def between(self) -> float:
         """Share of a period that lies between two steps."""
         return (self.period - self.step) / self.period
+
+    @property
+    def outside(self) -> float:
+        """Share of a period in which not even the slowest rank computes."""
+        return (self.period - statistics.median(self.ranks)) / self.period
 
 
 @dataclass(frozen=True)
@@ -92,6 +103,7 @@ class Overhead:
         return {
             "between steps, with HTTP": Sample.of([t.http.paces.between for t in self.turns]),
             "between steps, without": Sample.of([t.direct.paces.between for t in self.turns]),
+            "outside ranks, with HTTP": Sample.of([t.http.paces.outside for t in self.turns]),
             "against no HTTP": Sample.of([turn.against for turn in self.turns]),
             "against no HTTP, fast tenths": Sample.of([turn.against_fast for turn in self.turns]),
             "processor time of HTTP": Sample.of([turn.processor for turn in self.turns]),
@@ -100,7 +112,7 @@ class Overhead:
 
 def paces_of_server(steps: Sequence[Mapping[str, object]], batch: int) -> Paces:
     """From the `steps` of GET /v1/engine. Steps of fewer rows, or with a prefill, are left out."""
-    found = Paces([], [])
+    found = Paces([], [], [])
     for before, after in pairwise(steps):
         if not _full(before, batch) or not _full(after, batch):
             continue
@@ -108,12 +120,13 @@ def paces_of_server(steps: Sequence[Mapping[str, object]], batch: int) -> Paces:
             continue
         found.periods.append((_number(after, "at_s") - _number(before, "at_s")) * 1e3)
         found.steps.append(_number(before, "duration_us") / 1e3)
+        found.ranks.append(max(_computing_us(before)) / 1e3)
     return found
 
 
 def paces_of_engine(steps: Sequence[StepRecord], batch: int) -> Paces:
     """The same of an engine turned by hand: steps of `batch` rows of one token, nobody entering."""
-    found = Paces([], [])
+    found = Paces([], [], [])
     full = [
         len(step.plan.rows) == batch
         and not step.plan.admissions
@@ -159,6 +172,11 @@ def to_json(found: Overhead) -> dict[str, object]:
 
 def _full(step: Mapping[str, object], batch: int) -> bool:
     return _number(step, "decode_rows") == batch and _number(step, "prefill_tokens") == 0
+
+
+def _computing_us(step: Mapping[str, object]) -> list[float]:
+    ranks = step["ranks"]
+    return [float(str(rank["compute_us"])) for rank in ranks] if isinstance(ranks, list) else []
 
 
 def _number(step: Mapping[str, object], name: str) -> float:

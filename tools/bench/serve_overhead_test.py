@@ -29,6 +29,7 @@ def step(
         "duration_us": duration,
         "decode_rows": rows,
         "prefill_tokens": prefill,
+        "ranks": [{"compute_us": duration - 4_000}, {"compute_us": duration - 1_000}],
     }
 
 
@@ -44,6 +45,8 @@ def test_paces_of_a_server() -> None:
     assert found.periods == pytest.approx([10])
     assert found.steps == pytest.approx([9])
     assert found.between == pytest.approx(0.1)
+    # The slower rank computed 8 of the 10 ms.
+    assert found.outside == pytest.approx(0.2)
 
 
 def test_paces_of_an_engine() -> None:
@@ -58,7 +61,7 @@ def test_paces_of_an_engine() -> None:
 
 
 def wave(period: float, processor: float) -> Wave:
-    return Wave(Paces([period, period], [period * 0.75] * 2), processor)
+    return Wave(Paces([period, period], [period * 0.75] * 2, [period / 2]), processor)
 
 
 def test_shares_are_taken_turn_by_turn() -> None:
