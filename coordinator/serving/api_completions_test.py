@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import httpx2
 import openai
 import pytest
 
-from coordinator.serving.api_server import TINY, ApiServer
+from coordinator.request import RequestEvent
+from coordinator.serving.api_client import MODEL, PATHS, TEXT, endless, service
+from coordinator.serving.api_server import ApiServer
 from coordinator.serving.fake_served import FakeServed, writes
-from coordinator.serving.text import ModelText
 
-TEXT = ModelText.load(TINY)
 ANSWER = "Grüße, 世界 😀. The end\n\nof it."
 TOKENS = TEXT.encode(ANSWER)
-MODEL = "fake-model"
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +115,18 @@ def test_a_stop_string_counts_the_tokens_up_to_it(client: openai.OpenAI) -> None
         answer = client.completions.create(model=MODEL, prompt="S", max_tokens=100, stop="\n\n")
         assert answer.usage is not None
         assert TEXT.decode(TOKENS[: answer.usage.completion_tokens]).endswith("\n\n")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_stop_string_reaches_the_engine_at_once(stream: bool) -> None:
+    """What would go on for very long is let go of by the next step or two."""
+    with service() as (served, server, client):
+        stop = TEXT.decode([1 + (1 + count) % 94 for count in range(10, 13)])
+        told = endless(stream=stream, stop=stop) | {"prompt": [1]}
+        assert httpx2.post(server.url + PATHS[0], json=told, timeout=60).status_code == 200
+        assert served.ended == [(0, RequestEvent.STOP)]
+        assert served.idle
+        assert len(served.ranks.plans) < 1_000
 
 
 def test_stop_tokens_and_ignored_ends(client: openai.OpenAI) -> None:

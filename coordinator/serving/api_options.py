@@ -22,5 +22,5 @@ class ApiOptions:
     unread_bytes_max: int = 1 << 20
     prompts_max: int = 64
     retry_after_s: int = 1
-    template_ms: int = 1_000
+    template_ms: int = 5_000
     template_characters_max: int = 4 << 20

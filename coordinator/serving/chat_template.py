@@ -93,8 +93,8 @@ class ChatTemplate:
                 yield value
 
         variables = {
-            **self._tokens,
             **arguments,
+            **self._tokens,
             "messages": [dict(message) for message in messages],
             "add_generation_prompt": add_generation_prompt,
             "tools": None,
