@@ -120,7 +120,7 @@ def test_a_stop_string_counts_the_tokens_up_to_it(client: openai.OpenAI) -> None
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_stop_string_reaches_the_engine_at_once(stream: bool) -> None:
     """What would go on for very long is let go of by the next step or two."""
-    with service() as (served, server, client):
+    with service() as (served, server, _):
         stop = TEXT.decode([1 + (1 + count) % 94 for count in range(10, 13)])
         told = endless(stream=stream, stop=stop) | {"prompt": [1]}
         assert httpx2.post(server.url + PATHS[0], json=told, timeout=60).status_code == 200
