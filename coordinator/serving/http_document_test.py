@@ -10,6 +10,7 @@ import pytest
 from coordinator.serving.api_options import ApiOptions
 from coordinator.serving.chat_body import DEFAULT_TOKENS as CHAT_TOKENS
 from coordinator.serving.chat_body import MESSAGES_MAX, TEMPLATE_ARGUMENTS_MAX, parse_chat
+from coordinator.serving.chat_template import REPEATED_MAX
 from coordinator.serving.completion_body import DEFAULT_TOKENS as COMPLETION_TOKENS
 from coordinator.serving.completion_body import parse_completion
 from coordinator.serving.errors_http import STATUSES
@@ -76,7 +77,11 @@ def test_the_numbers() -> None:
         (53, ApiOptions().prompts_max),
         (54, MESSAGES_MAX),
         (54, TEMPLATE_ARGUMENTS_MAX),
+        (54, ApiOptions().template_ms),
+        (54, ApiOptions().template_characters_max),
+        (54, REPEATED_MAX),
         (55, COMPLETION_TOKENS),
         (55, CHAT_TOKENS),
+        (62, ApiOptions().unread_bytes_max),
     ]:
         assert re.search(rf"\b{number}\b", clause(clause_number))
