@@ -54,6 +54,7 @@ def test_prompts_steps_and_cancel(tab: Tab) -> None:
         tab.click("#requests > li button")
         tab.wait_for("document.querySelector('#requests > li') === null", SOON_S)
         assert stream.rest()[-1]["error"]["code"] == "request.cancelled"
+        stream.leave()
         tab.wait_for("document.querySelector('#stat-slots').textContent === '0 of 8'", SOON_S)
         assert server.is_idle()
         assert tab.problems() == []
