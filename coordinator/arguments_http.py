@@ -18,7 +18,6 @@ from manifest.value_rules import shown
 HOST: Final = "127.0.0.1"
 PORT: Final = 8000
 BODY_BYTES: Final = 4 << 20
-CONNECTIONS: Final = 512
 POLICIES: Final = ("exit", "on-failure")
 
 _PORTS: Final = (0, 65_535)
@@ -54,7 +53,7 @@ def add_http_options(parser: StrictParser) -> None:
     parser.option("--linger-ms", "MS", f"a failure can be read before the end (default {linger})")
     parser.option("--request-ms", "MS", f"a whole request has arrived (default {request})")
     parser.option("--max-body-bytes", "N", f"size of a request's body (default {BODY_BYTES})")
-    parser.option("--max-connections", "N", f"open at once (default {CONNECTIONS})")
+    parser.option("--max-connections", "N", "requests answered at once (default 512)")
     parser.option("--trace", "FILE", "write every step's times, one JSON object per line")
     parser.option("--chrome-trace", "FILE", "write every step's times for a trace viewer")
     parser.option("--dump-dir", "DIR", "after a failure, write the last frames of each rank here")
@@ -84,13 +83,19 @@ def read_http(
         linger_ms=bounded("--linger-ms", values.linger_ms, linger, _LINGER_MS, problems),
         request_ms=bounded("--request-ms", values.request_ms, request, _REQUEST_MS, problems),
         body_bytes=bounded("--max-body-bytes", values.max_body_bytes, BODY_BYTES, _BODY, problems),
-        connections=bounded(
-            "--max-connections", values.max_connections, CONNECTIONS, _CONNECTIONS, problems
-        ),
+        connections=_connections(values, problems),
         trace=path(values.trace),
         chrome_trace=path(values.chrome_trace),
         dump_dir=path(values.dump_dir),
     )
+
+
+def _connections(values: argparse.Namespace, problems: list[ConfigProblem]) -> int | None:
+    """None when not given: as many as usual, or as there are descriptors for."""
+    if values.max_connections is None:
+        return None
+    low, _ = _CONNECTIONS
+    return bounded("--max-connections", values.max_connections, low, _CONNECTIONS, problems)
 
 
 def _host(values: argparse.Namespace, problems: list[ConfigProblem]) -> str:

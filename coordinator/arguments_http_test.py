@@ -38,7 +38,7 @@ def test_http_by_default() -> None:
         linger_ms=2_000,
         request_ms=20_000,
         body_bytes=4 << 20,
-        connections=512,
+        connections=None,
         trace=None,
         chrome_trace=None,
         dump_dir=None,

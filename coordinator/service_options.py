@@ -11,7 +11,8 @@ from wire.address import Address
 
 @dataclass(frozen=True)
 class HttpOptions:
-    """Serve over HTTP. host: an IP address. port: 0 for any that is free.
+    """Serve over HTTP. host: an IP address. port: 0 for any that is free. connections: None for
+    as many as usual, or as there are descriptors for.
 
     restart_policy: a value of `serving.restarts.RestartPolicy`. trace, chrome_trace: files for the
     steps' times. dump_dir: folder for the last frames before a failure.
@@ -25,7 +26,7 @@ class HttpOptions:
     linger_ms: int
     request_ms: int
     body_bytes: int
-    connections: int
+    connections: int | None
     trace: Path | None
     chrome_trace: Path | None
     dump_dir: Path | None

@@ -54,13 +54,15 @@ def read_api_key(path: Path) -> str:
 
 @dataclass(frozen=True)
 class AccessRules:
-    """api_key: None when none is asked for. open_paths: answered without it.
+    """api_key: None when none is asked for. health_paths: answered without it, and however many
+    others are; open_paths: of the others, those without it.
 
     loopback_only: requests that name another host, or come from another host's page, are refused:
     a page in the browser of this machine's user reaches a loopback address too.
     """
 
     api_key: str | None
+    health_paths: Collection[str]
     open_paths: Collection[str]
     loopback_only: bool
 
@@ -93,7 +95,9 @@ class Access:
             origin = _first(headers, b"origin")
             if origin is not None and not _is_loopback(origin, ""):
                 return _STRANGE_ORIGIN
-        if self._rules.api_key is None or scope["path"] in self._rules.open_paths:
+        path = scope["path"]
+        is_open = path in self._rules.health_paths or path in self._rules.open_paths
+        if self._rules.api_key is None or is_open:
             return None
         given = _first(headers, b"authorization")
         if given is None:

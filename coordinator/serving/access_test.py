@@ -14,7 +14,12 @@ from coordinator.serving.live_server import GET, OPEN, live_server
 from errors import ConfigError
 
 KEY = "s3cret-Key"
-KEYED = AccessRules(api_key=KEY, open_paths=frozenset({"/open"}), loopback_only=False)
+KEYED = AccessRules(
+    api_key=KEY,
+    health_paths=frozenset({"/health"}),
+    open_paths=frozenset({"/open"}),
+    loopback_only=False,
+)
 
 
 def with_header(line: str) -> bytes:
@@ -51,9 +56,10 @@ def test_no_key(line: str, code: str) -> None:
 
 
 def test_open_paths_need_none() -> None:
-    """This one does not exist, and that may be known."""
+    """One of them does not exist, and that may be known."""
     with live_server(rules=KEYED) as server:
         assert server.ask(GET.replace(b"/small", b"/open")).status == 404
+        assert server.ask(GET.replace(b"/small", b"/health")).status == 200
         assert server.ask(GET.replace(b"/small", b"/open/x")).status == 401
         assert server.ask(GET.replace(b"/small", b"//open")).status == 401
 

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute
 
 from coordinator.serving.access import Access, AccessRules
 from coordinator.serving.body_limit import BodyLimit
+from coordinator.serving.crowd import Crowd
 from coordinator.serving.error_shape import INVALID, SERVER, Refusal
 from coordinator.serving.http_limits import HttpLimits
 
@@ -24,10 +25,12 @@ _PATH_CHARACTERS_MAX: Final = 200
 
 def make_app(routes: Iterable[BaseRoute], rules: AccessRules, limits: HttpLimits) -> Starlette:
     """Every refusal, and a mistake of ours in a route, is answered in OpenAI's shape."""
+    crowd = Middleware(Crowd, requests_max=limits.connections, always=rules.health_paths)
     return Starlette(
         routes=list(routes),
         middleware=[
             Middleware(Access, rules=rules, limits=limits),
+            crowd,
             Middleware(BodyLimit, limits=limits),
         ],
         exception_handlers={HTTPException: _http_error, Exception: _mistake},

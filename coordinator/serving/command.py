@@ -25,7 +25,12 @@ from coordinator.serving.app import make_app
 from coordinator.serving.backend import Backend, BackendSettings, OpenRanks
 from coordinator.serving.control_thread import ControlThread
 from coordinator.serving.health import HEALTH_PATHS, health_routes
-from coordinator.serving.http_limits import STALL_MS, HttpLimits, connections_possible
+from coordinator.serving.http_limits import (
+    CONNECTIONS_DEFAULT,
+    STALL_MS,
+    HttpLimits,
+    connections_possible,
+)
 from coordinator.serving.http_server import HttpServer, listen, url_of
 from coordinator.serving.lifecycle import Lifecycle, News, Texts
 from coordinator.serving.observation import Observation, ObserveOptions
@@ -153,10 +158,13 @@ def _api_options(http: HttpOptions) -> ApiOptions:
 
 def _limits(http: HttpOptions) -> HttpLimits:
     possible = connections_possible()
-    if http.connections > possible:
-        rule = f"must be at most {possible} here: a process may have so many descriptors"
-        raise ConfigError.single("--max-connections", http.connections, rule)
-    return HttpLimits(http.body_bytes, http.connections, http.request_ms)
+    wanted = http.connections
+    if wanted is not None and wanted > possible:
+        rule = f"must be at most {possible} here: a process has no more descriptors"
+        raise ConfigError.single("--max-connections", wanted, rule)
+    return HttpLimits(
+        http.body_bytes, wanted or min(CONNECTIONS_DEFAULT, possible), http.request_ms
+    )
 
 
 def _rules(http: HttpOptions, page: list[BaseRoute]) -> AccessRules:
@@ -164,7 +172,8 @@ def _rules(http: HttpOptions, page: list[BaseRoute]) -> AccessRules:
     key = None if http.api_key_file is None else read_api_key(http.api_key_file)
     return AccessRules(
         api_key=key,
-        open_paths=HEALTH_PATHS | {route.path for route in page if isinstance(route, Route)},
+        health_paths=HEALTH_PATHS,
+        open_paths={route.path for route in page if isinstance(route, Route)},
         loopback_only=key is None and ip_address(http.host).is_loopback,
     )
 

@@ -14,13 +14,20 @@ BODIES_BYTES_MAX: Final = 128 << 20
 KEEP_ALIVE_MS: Final = 5_000
 # A client that takes nothing of an answer for so long is gone.
 STALL_MS: Final = 30_000
+# For health, and for refusals, beyond the connections whose requests are answered.
+CONNECTIONS_RESERVED: Final = 16
+# Unless told otherwise, and unless there are fewer descriptors.
+CONNECTIONS_DEFAULT: Final = 512
 # Of the descriptors that a process may have: for the ranks, files, and the unexpected.
 _RESERVED_DESCRIPTORS: Final = 96
 
 
 @dataclass(frozen=True)
 class HttpLimits:
-    """request_ms: from a request's first byte to its last, or from the connection on."""
+    """connections: whose requests are answered at once.
+
+    request_ms: from a request's first byte to its last, or from the connection on.
+    """
 
     body_bytes: int
     connections: int
@@ -35,4 +42,4 @@ class HttpLimits:
 def connections_possible() -> int:
     """As many as this process has descriptors for."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(1, soft - _RESERVED_DESCRIPTORS)
+    return max(1, soft - _RESERVED_DESCRIPTORS - CONNECTIONS_RESERVED)

@@ -16,11 +16,11 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from coordinator.serving.crowd import FULL
 from coordinator.serving.error_shape import SERVER, Refusal
-from coordinator.serving.http_limits import HttpLimits
+from coordinator.serving.http_limits import CONNECTIONS_RESERVED, HttpLimits
 from errors import MisuseError
 
-_FULL: Final = Refusal(503, "overload.connections", "too many connections", SERVER, retry=True)
 _ENDING: Final = Refusal(503, "overload.stopping", "the service is stopping", SERVER, retry=True)
 _LATE: Final = Refusal(408, "request.time", "the request did not arrive in time")
 _HEAD: Final = Refusal(431, "request.head", "the request's head is too large")
@@ -91,7 +91,7 @@ class GuardedProtocol(H11Protocol):
             self._watch_request()
         else:
             self._turned_away = True
-            self._refuse(_FULL)
+            self._refuse(FULL)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.gate.leave(self)
@@ -201,6 +201,6 @@ def guarded(given: HttpLimits) -> type[GuardedProtocol]:
 
     class Guarded(GuardedProtocol):
         limits = given
-        gate = Gate(given.connections)
+        gate = Gate(given.connections + CONNECTIONS_RESERVED)
 
     return Guarded

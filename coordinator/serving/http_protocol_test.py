@@ -10,10 +10,12 @@ import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from coordinator.process_table import wait_until
+from coordinator.serving.http_limits import CONNECTIONS_RESERVED
 from coordinator.serving.http_protocol import GuardedProtocol
 from coordinator.serving.live_server import GET, Answer, RawClient, live_server
 
 POST = b"POST /small HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
+HEALTH = GET.replace(b"/small", b"/health")
 
 
 def code(answer: Answer) -> str:
@@ -137,7 +139,7 @@ def test_a_client_that_takes_its_answer_slowly_keeps_it() -> None:
 
 def test_idle_connections_make_room() -> None:
     with live_server(connections=20) as server:
-        idle = [server.connect() for _ in range(60)]
+        idle = [server.connect() for _ in range(60 + CONNECTIONS_RESERVED)]
         assert server.ask().status == 200
         assert idle[0].is_closed()
         # The last to come are still there.
@@ -151,9 +153,23 @@ def test_busy_connections_do_not() -> None:
             server.routes.answering.clear()
             client.send(GET.replace(b"/small", b"/slow"))
             assert server.routes.answering.wait(20.0)
+        refused = server.ask()
+        assert (refused.status, code(refused)) == (503, "overload.connections")
+        # Whoever watches over it is not told that it is broken.
+        assert server.ask(HEALTH).status == 200
+        assert "retry-after" in refused.headers
+        busy[0].close()
+        assert wait_until(lambda: _is_served(server.connect()))
+
+
+def test_there_are_never_more_than_the_reserved_ones_beyond() -> None:
+    with live_server(connections=3) as server:
+        busy = [server.connect() for _ in range(3 + CONNECTIONS_RESERVED)]
+        for client in busy:
+            client.send(POST.replace(b"/small", b"/health")[:-2] + b"Expect: 100-continue\r\n\r\n")
+            assert client.answer().status == 100
         refused = server.connect().answer()
         assert (refused.status, code(refused)) == (503, "overload.connections")
-        assert "retry-after" in refused.headers
         busy[0].close()
         assert wait_until(lambda: _is_served(server.connect()))
 

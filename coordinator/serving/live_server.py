@@ -21,7 +21,12 @@ from coordinator.serving.http_server import HttpServer, listen
 
 ANSWER_S: Final = 30.0
 LIMITS: Final = HttpLimits(body_bytes=1000, connections=50, request_ms=60_000)
-OPEN: Final = AccessRules(api_key=None, open_paths=frozenset(), loopback_only=True)
+OPEN: Final = AccessRules(
+    api_key=None,
+    health_paths=frozenset({"/health"}),
+    open_paths=frozenset(),
+    loopback_only=True,
+)
 GET: Final = b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -117,6 +122,7 @@ class Routes:
             Route("/slow", self.slow, methods=["GET", "POST"]),
             Route("/endless", self.endless),
             Route("/mistake", self.mistake),
+            Route("/health", self.small),
         ]
 
 
