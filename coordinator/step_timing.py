@@ -102,6 +102,10 @@ class ObservedStep:
         return tuple(sorted(map(Span._make, raw), key=lambda span: (span.lane, span.start)))
 
 
+# Looked up once: an enum's member costs a search in its class, and these are used for every frame.
+_WRITE, _READ, _ARRIVED, _REDUCE = Event
+_COMPUTE_SPAN, _WAIT_SPAN, _WIRE_SPAN, _REDUCE_SPAN = SpanKind
+
 # The sum over ranks, as `reduce_partials` takes and gives it.
 Reduce = Callable[[Sequence[Buffer], str, str], Buffer]
 # Between steps.
@@ -168,7 +172,7 @@ class StepTimer:
         if self.running:
             now = self.clock()
             phase = link.connection.session.phase_name
-            self.notes.append((rank, Event.ARRIVED, phase, now, now))
+            self.notes.append((rank, _ARRIVED, phase, now, now))
 
     def timed(self, reduce: Reduce, link: Link) -> Reduce:
         """The sum, noted on the coordinator's lane. link: of any rank; it knows the phase."""
@@ -177,7 +181,7 @@ class StepTimer:
             start = self.clock()
             total = reduce(partials, order, dtype)
             phase = link.connection.session.phase_name
-            self.notes.append((COORDINATOR, Event.REDUCE, phase, start, self.clock()))
+            self.notes.append((COORDINATOR, _REDUCE, phase, start, self.clock()))
             return total
 
         return timed_reduce
@@ -189,9 +193,9 @@ class StepTimer:
             return IDLE
         for at in range(len(notes) - 1, -1, -1):
             if notes[at][0] == rank:
-                asked = notes[at][1] is Event.WRITE
-                return str((SpanKind.COMPUTE if asked else SpanKind.WAIT).value)
-        return str(SpanKind.WAIT.value)
+                asked = notes[at][1] is _WRITE
+                return str((_COMPUTE_SPAN if asked else _WAIT_SPAN).value)
+        return str(_WAIT_SPAN.value)
 
 
 class _TimedPipe(Pipe):
@@ -209,7 +213,7 @@ class _TimedPipe(Pipe):
         start = self._clock()
         self._pipe.send(buffers, deadline)
         phase = self._session.phase_name
-        self._timer.notes.append((self._rank, Event.WRITE, phase, start, self._clock()))
+        self._timer.notes.append((self._rank, _WRITE, phase, start, self._clock()))
 
     def receive(self, limit: int, deadline: float) -> bytes:
         start = self._clock()
@@ -226,7 +230,7 @@ class _TimedPipe(Pipe):
     def _read(self, start: float) -> None:
         end = self._clock()
         begun = start if self._watched else end
-        self._timer.notes.append((self._rank, Event.READ, self._session.phase_name, begun, end))
+        self._timer.notes.append((self._rank, _READ, self._session.phase_name, begun, end))
 
     def clock(self) -> float:
         return self._pipe.clock()
@@ -245,32 +249,32 @@ def divide(notes: Iterable[Note], ranks: int, start: float, end: float) -> list[
     """
     spans: list[RawSpan] = []
     at, phases = [start] * ranks, [""] * ranks
-    doing = [SpanKind.WAIT] * ranks
+    doing = [_WAIT_SPAN] * ranks
     for lane, event, phase, begun, ended in notes:
-        if event is Event.REDUCE:
-            spans.append((COORDINATOR, SpanKind.REDUCE, phase, begun, ended))
+        if event is _REDUCE:
+            spans.append((COORDINATOR, _REDUCE_SPAN, phase, begun, ended))
             continue
         since, kind = at[lane], doing[lane]
-        if event is Event.ARRIVED:
-            if kind is not SpanKind.COMPUTE:
+        if event is _ARRIVED:
+            if kind is not _COMPUTE_SPAN:
                 continue
-            begun, doing[lane] = ended, SpanKind.WAIT
-        elif event is Event.READ:
-            doing[lane] = SpanKind.WIRE
+            begun, doing[lane] = ended, _WAIT_SPAN
+        elif event is _READ:
+            doing[lane] = _WIRE_SPAN
         else:
-            doing[lane] = SpanKind.COMPUTE
+            doing[lane] = _COMPUTE_SPAN
         if begun > since:
             # What it did until now belongs to the phase that it answered.
-            waited = event is Event.WRITE and phases[lane]
-            kind = SpanKind.WAIT if waited and kind is SpanKind.WIRE else kind
+            waited = event is _WRITE and phases[lane]
+            kind = _WAIT_SPAN if waited and kind is _WIRE_SPAN else kind
             spans.append((lane, kind, phases[lane] if waited else phase, since, begun))
             since = begun
         if ended > since:
-            spans.append((lane, SpanKind.WIRE, phase, since, ended))
+            spans.append((lane, _WIRE_SPAN, phase, since, ended))
             since = ended
         at[lane], phases[lane] = since, phase
     for lane, kind in enumerate(doing):
         if end > at[lane]:
-            kind = SpanKind.WAIT if kind is SpanKind.WIRE else kind
+            kind = _WAIT_SPAN if kind is _WIRE_SPAN else kind
             spans.append((lane, kind, phases[lane], at[lane], end))
     return spans

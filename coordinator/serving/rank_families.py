@@ -22,8 +22,8 @@ def total_families(totals: RankTotals) -> Iterator[Metric]:
     """Counters over all groups."""
     ranks = list(enumerate(totals.ranks))
     ways = [(str(rank), total, side) for rank, total in ranks for side in Side]
-    frames = {(rank, _DIRECTIONS[side]): total.frames[side] for rank, total, side in ways}
-    sizes = {(rank, _DIRECTIONS[side]): total.bytes[side] for rank, total, side in ways}
+    frames = {(rank, _DIRECTIONS[side]): total.sent[side][0] for rank, total, side in ways}
+    sizes = {(rank, _DIRECTIONS[side]): total.sent[side][1] for rank, total, side in ways}
     labels = ("rank", "direction")
     yield counter("rank_frames", "Frames of steps, as the coordinator sees them", labels, frames)
     yield counter("rank_bytes", "Bytes of these frames, headers included", labels, sizes)

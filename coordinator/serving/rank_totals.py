@@ -10,17 +10,19 @@ from wire.frame import Side
 from wire.limits import HEADER_BYTES
 
 KINDS: Final = (SpanKind.COMPUTE, SpanKind.WAIT, SpanKind.WIRE)
+# Looked up once, because they are used for every frame.
+_WRITE, _REDUCE = Event.WRITE, Event.REDUCE
 
 
 class RankTotal:
-    """One rank since the service started. frames, bytes: by sender; seconds: by kind of span.
+    """One rank since the service started. seconds: by kind of span.
 
+    sent: by sender, how many frames and how many bytes.
     collective: from the first byte of an answer until its reply is written: the rank stands still.
     """
 
     def __init__(self) -> None:
-        self.frames = dict.fromkeys(Side, 0)
-        self.bytes = dict.fromkeys(Side, 0)
+        self.sent = {side: [0, 0] for side in Side}
         self.seconds = dict.fromkeys(KINDS, 0.0)
         self.collective = Buckets(STEP_S)
 
@@ -37,11 +39,14 @@ class RankTotals:
         ranks = self.ranks
         while len(ranks) < step.world_size:
             ranks.append(RankTotal())
-        for sender, rank, _, _, header, _, _, _, _ in step.records:
+        # By index, because this is done for every frame: sender, rank and header of the record;
+        # lengths of metadata and payload of the header.
+        for record in step.records:
+            header = record[4]
             if header is not None:
-                total = ranks[rank]
-                total.frames[sender] += 1
-                total.bytes[sender] += HEADER_BYTES + header[4] + header[5]
+                sent = ranks[record[1]].sent[record[0]]
+                sent[0] += 1
+                sent[1] += HEADER_BYTES + header[4] + header[5]
         for lane, kind, _, begun, ended in divide(
             step.notes, step.world_size, step.start, step.end
         ):
@@ -52,12 +57,10 @@ class RankTotals:
         self._collectives(step)
 
     def _collectives(self, step: ObservedStep) -> None:
-        answered: list[float | None] = [None] * step.world_size
+        answered: dict[int, float] = {}
         for lane, event, _, begun, ended in step.notes:
-            if event is Event.WRITE:
-                since = answered[lane]
-                if since is not None:
-                    self.ranks[lane].collective.observe(ended - since)
-                    answered[lane] = None
-            elif event is not Event.REDUCE and answered[lane] is None:
+            if event is _WRITE:
+                if lane in answered:
+                    self.ranks[lane].collective.observe(ended - answered.pop(lane))
+            elif event is not _REDUCE and lane not in answered:
                 answered[lane] = begun
