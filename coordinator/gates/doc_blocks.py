@@ -23,12 +23,19 @@ PORT: Final = "127.0.0.1:8000"
 RUN: Final = "tools/bazel run //coordinator -- "
 _FENCE: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NUMBER: Final = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
-# What stands for the build tool: the coordinator of these sources, with a model and a free port.
+# What stands for the build tool: programs of these sources; a server has a model and a free port.
 _BAZEL: Final = """\
 #!/bin/sh
+target=$2
 shift 3
 export BUILD_WORKING_DIRECTORY="$PWD"
-exec {python} -m coordinator.gates.serve_process {worker} -- "$@" --port 0 --checkpoint {model}
+case $target in
+  //coordinator)
+    set -- {worker} -- "$@" --port 0 --checkpoint {model}
+    exec {python} -m coordinator.gates.serve_process "$@" ;;
+  //tools:diff_trace) exec {python} -m tools.diff_trace.main "$@" ;;
+  *) echo "nobody builds $target" >&2; exit 1 ;;
+esac
 """
 
 
