@@ -66,7 +66,9 @@ class Recorder:
         self.frames = 0
         bounded = not self.with_payloads
         self._records: deque[Record] = deque(maxlen=RECENT_ENTRIES_MAX if bounded else None)
+        # Of recent frames: what each of the records costs, and all of them.
         self._recent_bytes = recent_bytes
+        self._sizes: deque[int] = deque()
         self._held_bytes = 0
         self._payload_bytes = 0
         self._headers = 0
@@ -82,9 +84,8 @@ class Recorder:
             self._payload_bytes += header.payload_bytes
         self._records.append(record)
         if self._recent_bytes is not None:
-            self._held_bytes += _size(record)
-            if self._held_bytes > self._recent_bytes:
-                self._forget(self._recent_bytes)
+            size = RECORD_BYTES + len(record.payload) + len(record.raw or b"")
+            self._forget(size if header is None else size + header.metadata_bytes)
 
     def amend(self, record: Record, error: str) -> bool:
         """Give the newest record its error, if it is `record`; whether it was."""
@@ -105,11 +106,18 @@ class Recorder:
         newest.reverse()
         return tuple(newest)
 
-    def _forget(self, limit: int) -> None:
-        """Drop the oldest records until the rest fits; the newest always stays, to be amended."""
-        records = self._records
-        while self._held_bytes > limit and len(records) > 1:
-            self._held_bytes -= _size(records.popleft())
+    def _forget(self, size: int) -> None:
+        """The newest record has `size` bytes: drop the oldest ones until the rest fits.
+
+        The newest always stays, to be amended.
+        """
+        sizes, records = self._sizes, self._records
+        sizes.append(size)
+        held, limit = self._held_bytes + size, self._recent_bytes or 0
+        while held > limit and len(records) > 1:
+            records.popleft()
+            held -= sizes.popleft()
+        self._held_bytes = held
 
     def totals(self) -> Totals:
         """The accounting of the whole run (S14), kept or not."""
@@ -143,12 +151,6 @@ def _raw(record: Record) -> bytes:
     if record.header is None:
         return b""
     return b"".join((record.header.to_bytes(), record.metadata or b"", record.payload))
-
-
-def _size(record: Record) -> int:
-    header = record.header
-    size = RECORD_BYTES + len(record.payload) + len(record.raw or b"")
-    return size if header is None else size + header.metadata_bytes
 
 
 def entry(index: int, record: Record, *, with_digest: bool) -> Entry:
