@@ -45,6 +45,8 @@ class Watched:
     peers: list[Peer]
     recorder: Recorder
     arrived: list[int]
+    # What happens once a rank's answer has been noticed.
+    reactions: dict[int, Callable[[], None]]
 
     def receive(self, rank: int, seconds: float = FAR_S) -> Kind:
         return self.links[rank].receive(deadline=time.monotonic() + seconds).kind
@@ -61,9 +63,16 @@ def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
         )
         peers.append(Peer(rank, theirs))
     arrived: list[int] = []
+    reactions: dict[int, Callable[[], None]] = {}
+
+    def tell(rank: int, link: Link) -> None:
+        assert link is links[rank]
+        arrived.append(rank)
+        reactions.pop(rank, lambda: None)()
+
     telling = "telling" in request.param
-    watch(links, (lambda rank, link: arrived.append(rank)) if telling else None)
-    yield Watched(links, peers, recorder, arrived)
+    watch(links, tell if telling else None)
+    yield Watched(links, peers, recorder, arrived, reactions)
     assert telling or not arrived
     for link in links:
         link.close()
@@ -140,9 +149,9 @@ def test_the_awaited_rank_s_own_end(watched: Watched) -> None:
 @pytest.mark.parametrize("watched", ["unix, telling", "tcp, telling"], indirect=True)
 def test_who_has_answered_is_told_while_another_is_awaited(watched: Watched) -> None:
     """In the order of arrival; consumed in the order in which they are awaited."""
+    watched.reactions[2] = watched.peers[1].hello
+    watched.reactions[1] = watched.peers[0].hello
     watched.peers[2].hello()
-    Timer(0.05, watched.peers[1].hello).start()
-    Timer(0.15, watched.peers[0].hello).start()
     assert watched.receive(0) is Kind.HELLO
     assert watched.arrived == [2, 1]
     assert watched.receive(1) is Kind.HELLO

@@ -17,6 +17,8 @@ from coordinator.serving.step_view import summary_json
 from coordinator.step_timing import IDLE, Doing, ObservedStep
 
 STEPS_MAX: Final = 512
+# Of all steps that are kept: some tens of megabytes. Only large groups of ranks come near it.
+NOTES_MAX: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +32,21 @@ class Tally:
 class StepLog:
     """Implements `StepObserver`. clock: that of the observed times; started_at: its first reading.
 
-    steps_max: how many steps are kept.
+    steps_max, notes_max: how many steps are kept, and how many notes of theirs; the newest always.
     """
 
-    def __init__(self, clock: Callable[[], float], steps_max: int = STEPS_MAX) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        steps_max: int = STEPS_MAX,
+        notes_max: int = NOTES_MAX,
+    ) -> None:
         self.clock = clock
         self.started_at = clock()
-        self._steps: deque[ObservedStep] = deque(maxlen=steps_max)
+        self._steps_max = steps_max
+        self._notes_max = notes_max
+        self._steps: deque[ObservedStep] = deque()
+        self._notes = 0
         # Of how many of the newest steps some frames are kept.
         self._with_frames = 0
         self._tally = Tally()
@@ -49,7 +59,7 @@ class StepLog:
         """A new group: its steps are numbered from 0 again, and the last group's are forgotten."""
         with self._lock:
             self._steps.clear()
-            self._with_frames = 0
+            self._notes = self._with_frames = 0
             self._summaries = {}
             self._doing = doing
 
@@ -58,6 +68,9 @@ class StepLog:
         with self._lock:
             steps = self._steps
             steps.append(step)
+            self._notes += len(step.notes)
+            while len(steps) > 1 and self._is_full():
+                self._notes -= len(steps.popleft().notes)
             self._with_frames = min(self._with_frames + 1, len(steps))
             while self._with_frames > 1:
                 at = len(steps) - self._with_frames
@@ -68,6 +81,9 @@ class StepLog:
             if step.failure is None:
                 sampled = sum(row.artifact is not None for row in step.plan.rows)
                 self._tally = Tally(self._tally.steps + 1, self._tally.sampled + sampled)
+
+    def _is_full(self) -> bool:
+        return len(self._steps) > self._steps_max or self._notes > self._notes_max
 
     @property
     def tally(self) -> Tally:

@@ -29,11 +29,21 @@ def test_the_last_steps_are_kept(log: StepLog) -> None:
         log.stepped(observed(number))
     assert numbers(log) == [3, 4, 5, 6, 7]
     assert numbers(log, 2) == [6, 7]
-    assert [log.find(number) is None for number in (-1, 2, 3, 7, 8)] == [True] * 2 + [False] * 2 + [
-        True
-    ]
+    assert [number for number in range(-1, 9) if log.find(number)] == [3, 4, 5, 6, 7]
     assert log.tally == Tally(steps=8, sampled=8)
     assert STEPS_MAX == 512
+
+
+def test_notes_are_bounded_too_and_the_newest_step_stays() -> None:
+    each = len(observed(0).notes)
+    log = StepLog(FakeClock(), notes_max=3 * each)
+    for number in range(6):
+        log.stepped(observed(number))
+    assert numbers(log) == [3, 4, 5]
+    small = StepLog(FakeClock(), notes_max=1)
+    for number in range(3):
+        small.stepped(observed(number))
+    assert numbers(small) == [2]
 
 
 def test_nothing_yet(log: StepLog) -> None:
