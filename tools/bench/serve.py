@@ -116,27 +116,34 @@ def overhead(
 
 
 def _http_wave(endpoint: Endpoint, pid: int, asking: Asking) -> Wave:
-    before = processor_s(pid)
-    steps = asyncio.run(_wave(endpoint, asking))
-    used = processor_s(pid) - before
+    steps, used = asyncio.run(_wave(endpoint, pid, asking))
     return Wave(paces_of_server(steps, BATCH), used * 1e3 / len(steps))
 
 
-async def _wave(endpoint: Endpoint, asking: Asking) -> list[Mapping[str, object]]:
-    """BATCH requests at once, whole; the steps they took, as the server tells."""
+async def _wave(
+    endpoint: Endpoint, pid: int, asking: Asking
+) -> tuple[list[Mapping[str, object]], float]:
+    """BATCH requests at once, whole: the steps they took, as the server tells, and what it used.
+
+    Telling costs the server more than a step, so processor time is read before it is asked.
+    """
     clock = asyncio.get_running_loop().time
     answers = [Answer("wave", clock()) for _ in range(BATCH)]
     first = await _last_step(endpoint)
+    before = processor_s(pid)
     async with asyncio.TaskGroup() as group:
         for number, answer in enumerate(answers):
             body = completion_body(asking, number, asking.prompt)
             timeout = asking.timeout_s
             group.create_task(stream(endpoint, COMPLETIONS, body, answer, timeout_s=timeout))
+    used = processor_s(pid) - before
     ends = {answer.end for answer in answers}
     if ends != {DONE}:
         raise TPError("bench.failed", f"requests of a wave ended: {sorted(ends)}")
-    steps = await _steps(endpoint)
-    return [step for step in steps if int(str(step["step"])) > first]
+    steps = [step for step in await _steps(endpoint) if int(str(step["step"])) > first]
+    if len(steps) <= WAVE_TOKENS // 2:
+        raise TPError("bench.failed", f"the server tells of {len(steps)} steps of a wave")
+    return steps, used
 
 
 async def _last_step(endpoint: Endpoint) -> int:
