@@ -15,6 +15,7 @@ from typing import TextIO
 import pytest
 
 from coordinator import main as subject
+from coordinator import start
 from coordinator.main import main
 from coordinator.options import Options
 from errors import DeadlineError, TPError
@@ -34,6 +35,14 @@ def test_version_and_help(capsys: Capture) -> None:
     assert (name, len(digest)) == ("coordinator", 64)
     assert main(["--help"]) == 0
     assert "examples:" in capsys.readouterr().out
+
+
+def test_a_run_does_not_wait_for_a_web_server() -> None:
+    """Only `serve` over HTTP imports one."""
+    program = "import sys, coordinator.main; sys.exit('uvicorn' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONSAFEPATH": "1"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
+    assert done.returncode == 0
 
 
 REFUSED = {
@@ -183,7 +192,7 @@ def test_closed_standard_streams(
 ) -> None:
     """No crash, nothing on the other stream, and results that nobody gets are a failure."""
     script = f'exec "$0" "$@" {closed}'
-    program = [sys.executable, subject.__file__, *argv]
+    program = [sys.executable, start.__file__, *argv]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     ended = subprocess.run(
         ["/bin/sh", "-c", script, *program], env=env, capture_output=True, text=True, check=False
