@@ -15,6 +15,7 @@ from tools.browser.tab import Tab
 SHOWN = "document.querySelector('#stat-slots').textContent.includes('of')"
 GROUND = "getComputedStyle(document.body).backgroundColor"
 CONTRAST_MIN = 4.5
+MARK_MIN = 3.0
 # Of each element with text of its own: its selector, colour and first ground that is not clear.
 COLOURS = """
 [...document.querySelectorAll('body *')].flatMap((node) => {
@@ -28,6 +29,12 @@ COLOURS = """
   const name = `${node.tagName.toLowerCase()}#${node.id}.${node.className}`;
   return [[name, getComputedStyle(node).color, getComputedStyle(ground).backgroundColor]];
 })
+"""
+# Of every kind of mark that is drawn in colour, its fill.
+FILLS = """
+[...document.querySelectorAll('.steps [data-kind], .pages [data-tint]')]
+  .map((node) => [node.dataset.kind ?? node.dataset.tint, getComputedStyle(node).fill])
+  .filter(([kind]) => kind !== 'whole')
 """
 # Controls that a screen reader could not name.
 NAMELESS = """
@@ -96,6 +103,28 @@ def test_text_has_contrast(tab: Tab, scheme: str) -> None:
     assert len(colours) > 50
     faint = [c for c in colours if contrast(c[1], c[2]) < CONTRAST_MIN]
     assert faint == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_marks_of_the_charts_have_contrast(tab: Tab, scheme: str) -> None:
+    tab.media(prefers_color_scheme=scheme)
+    fills = dict(tab.evaluate(FILLS))
+    assert {"compute", "wire", "wait", "reduce", "0", "1", "2", "3"} <= set(fills)
+    card = tab.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor")
+    assert {kind: fill for kind, fill in fills.items() if contrast(fill, card) < MARK_MIN} == {}
+
+
+def test_long_names_and_many_requests_fit(browser: Browser) -> None:
+    failure = {**FAILURE, "message": "x" * 900, "phase": "p" * 200}
+    story = {**engine(119, phase="failed", failure=failure, live=300), "model": "m" * 200}
+    with FakeEngineServer(story) as long:
+        opened = browser.tab(380, 900)
+        opened.goto(long.url)
+        opened.wait_for(SHOWN)
+        assert opened.evaluate(OVERFLOW) == 0
+        assert opened.evaluate("document.querySelectorAll('#requests > li').length") == 300
+        assert opened.evaluate("document.querySelector('#requests').clientHeight") < 900
+        opened.close()
 
 
 def test_the_system_and_the_button_choose_the_theme(tab: Tab) -> None:
