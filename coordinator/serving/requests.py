@@ -36,6 +36,11 @@ class LiveRequests:
         self._jobs.pop(job.named.id, None)
         self._watched.pop(job.named.id, None)
 
+    @property
+    def resting(self) -> bool:
+        """Nothing is known to wait, so the queue is not looked at."""
+        return self._timer is None
+
     def find(self, request_id: str) -> Job | None:
         return self._jobs.get(request_id)
 
