@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -32,8 +33,8 @@ export BUILD_WORKING_DIRECTORY="$PWD"
 case $target in
   //coordinator)
     set -- {worker} -- "$@" --port 0 --checkpoint {model}
-    exec {python} -m coordinator.gates.serve_process "$@" ;;
-  //tools:diff_trace) exec {python} -m tools.diff_trace.main "$@" ;;
+    exec python3 -m coordinator.gates.serve_process "$@" ;;
+  //tools:diff_trace) exec python3 -m tools.diff_trace.main "$@" ;;
   *) echo "nobody builds $target" >&2; exit 1 ;;
 esac
 """
@@ -93,10 +94,17 @@ class Reader:
     _server: HttpServing | None = None
 
     def __post_init__(self) -> None:
-        shim = self.folder / "tools" / "bazel"
-        shim.parent.mkdir()
-        shim.write_text(_BAZEL.format(python=sys.executable, worker=WORKER, model=MODEL))
-        shim.chmod(0o755)
+        if shutil.which("curl") is None:
+            raise AssertionError("curl is not installed, and the document's examples need it")
+        self._program("tools/bazel", _BAZEL.format(worker=WORKER, model=MODEL))
+        # The path of modules is this interpreter's, which no other would understand.
+        self._program("bin/python3", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+
+    def _program(self, path: str, text: str) -> None:
+        file = self.folder / path
+        file.parent.mkdir()
+        file.write_text(text)
+        file.chmod(0o755)
 
     def read(self, block: Block) -> None:
         """Run it, or compare it with what was printed. Raises AssertionError."""
@@ -160,4 +168,6 @@ class Reader:
         return ended.stdout
 
     def _environment(self) -> dict[str, str]:
-        return {**environment(self.folder), "HOME": str(self.folder), "LC_ALL": "C.UTF-8"}
+        given = environment(self.folder)
+        path = f"{self.folder / 'bin'}:{given['PATH']}"
+        return {**given, "PATH": path, "HOME": str(self.folder), "LC_ALL": "C.UTF-8"}
