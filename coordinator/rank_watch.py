@@ -24,6 +24,7 @@ from wire.link import Link, Pipe
 # Many times what a healthy rank needs between two frames of a small model, and far below a second.
 GRACE_MS: Final = 250
 _POLL_MS_MAX: Final = 3_600_000.0
+_NEWS: Final = select.POLLIN | select.POLLRDHUP
 
 
 # Told of a rank, and its link, that has answered while another is awaited; perhaps repeatedly.
@@ -88,7 +89,7 @@ class _TellingWatch(_Watch):
         self._arrived = arrived
         for other, descriptor in enumerate(self._descriptors):
             if other != rank:
-                self._all.modify(descriptor, select.POLLIN | select.POLLRDHUP)
+                self._all.modify(descriptor, _NEWS)
 
     def until_readable(self, deadline: float) -> None:
         """See `_Watch.until_readable`. Others that have answered are looked at once per wait."""
@@ -105,17 +106,21 @@ class _TellingWatch(_Watch):
                 ready = poll.poll(_milliseconds(deadline))
         finally:
             for descriptor in told:
-                poll.modify(descriptor, select.POLLIN | select.POLLRDHUP)
+                poll.modify(descriptor, _NEWS)
 
     def _judged(self, ready: Sequence[tuple[int, int]], deadline: float) -> bool:
         """Whether the wait is over: the awaited rank has answered, or another has gone."""
-        events = dict(ready)
-        answered = events.pop(self._descriptors[self._rank], None) is not None
-        for descriptor, event in events.items():
+        mine, answered = self._descriptors[self._rank], False
+        gone: list[int] = []
+        for descriptor, event in ready:
+            if descriptor == mine:
+                answered = True
+                continue
             if event & select.POLLIN:
                 rank = self._descriptors.index(descriptor)
                 self._arrived(rank, self._links[rank])
-        gone = [descriptor for descriptor, event in events.items() if event & ~select.POLLIN]
+            if event & ~select.POLLIN:
+                gone.append(descriptor)
         if gone and not answered:
             self._judge_gone(gone, deadline)
         return answered or bool(gone)

@@ -145,11 +145,12 @@ class StepTimer:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.running = False
+        # Always the same list: whoever notes holds its `append`.
         self.notes: list[Note] = []
 
     def begin(self) -> float:
         """A step starts, now. What came between steps is not kept."""
-        self.notes = []
+        self.notes.clear()
         self.running = True
         return self.clock()
 
@@ -188,13 +189,11 @@ class StepTimer:
 
     def doing(self, rank: int) -> str:
         """See `Doing`; may be called by any thread."""
-        notes = self.notes
         if not self.running:
             return IDLE
-        for at in range(len(notes) - 1, -1, -1):
-            if notes[at][0] == rank:
-                asked = notes[at][1] is _WRITE
-                return str((_COMPUTE_SPAN if asked else _WAIT_SPAN).value)
+        for note in reversed(tuple(self.notes)):
+            if note[0] == rank:
+                return str((_COMPUTE_SPAN if note[1] is _WRITE else _WAIT_SPAN).value)
         return str(_WAIT_SPAN.value)
 
 
@@ -205,32 +204,30 @@ class _TimedPipe(Pipe):
         self._pipe = link.pipe
         self._session = link.connection.session
         self._rank = rank
-        self._timer = timer
+        self._note = timer.notes.append
         self._clock = timer.clock
         self._watched = watched
 
     def send(self, buffers: list[Buffer], deadline: float) -> None:
         start = self._clock()
         self._pipe.send(buffers, deadline)
-        phase = self._session.phase_name
-        self._timer.notes.append((self._rank, _WRITE, phase, start, self._clock()))
+        self._note((self._rank, _WRITE, self._session.phase_name, start, self._clock()))
 
     def receive(self, limit: int, deadline: float) -> bytes:
         start = self._clock()
         data = self._pipe.receive(limit, deadline)
-        self._read(start)
+        end = self._clock()
+        begun = start if self._watched else end
+        self._note((self._rank, _READ, self._session.phase_name, begun, end))
         return data
 
     def receive_into(self, space: memoryview, deadline: float) -> int:
         start = self._clock()
         count = self._pipe.receive_into(space, deadline)
-        self._read(start)
-        return count
-
-    def _read(self, start: float) -> None:
         end = self._clock()
         begun = start if self._watched else end
-        self._timer.notes.append((self._rank, _READ, self._session.phase_name, begun, end))
+        self._note((self._rank, _READ, self._session.phase_name, begun, end))
+        return count
 
     def clock(self) -> float:
         return self._pipe.clock()
