@@ -27,6 +27,7 @@ STATUSES: Final[Mapping[str, int]] = {
     "request.not_found": 404,
 }
 JSON_TYPE: Final = "application/json"
+_JSON: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def status_of(error: TPError) -> int:
@@ -51,8 +52,7 @@ def error_json(error: TPError) -> dict[str, object]:
 
 def json_bytes(value: object) -> bytes:
     """Strict JSON in UTF-8. A half of a surrogate pair is written as its escape."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8", "backslashreplace")
+    return _JSON.encode(value).encode("utf-8", "backslashreplace")
 
 
 def error_response(error: TPError, retry_after_s: int = 1) -> Response:

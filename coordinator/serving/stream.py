@@ -9,6 +9,7 @@ from typing import Final
 from starlette.types import Send
 
 from coordinator.serving.api_options import ApiOptions
+from coordinator.serving.write_deadline import WriteDeadline
 
 HEADERS: Final = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -61,8 +62,14 @@ class EventStream:
 
     async def run(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
         """Until the end was written, or the client is gone."""
-        start = {"type": "http.response.start", "status": 200, "headers": [*HEADERS, *headers]}
-        await self._sent(send, start)
+        try:
+            with WriteDeadline(self._send_s) as deadline:
+                await self._sent(deadline.bounded(send), headers)
+        except (TimeoutError, OSError):
+            self.close()
+
+    async def _sent(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *headers]})
         while not self.gone:
             await self._news.wait()
             self._news.clear()
@@ -70,16 +77,8 @@ class EventStream:
             self._pending.clear()
             last = self._ended
             if data and not self.gone:
-                body = {"type": "http.response.body", "body": data, "more_body": True}
-                await self._sent(send, body)
+                await send({"type": "http.response.body", "body": data, "more_body": True})
                 self._pending_bytes -= len(data)
             if last and not self.gone:
-                await self._sent(send, {"type": "http.response.body", "body": b""})
+                await send({"type": "http.response.body", "body": b""})
                 return
-
-    async def _sent(self, send: Send, message: dict[str, object]) -> None:
-        try:
-            async with asyncio.timeout(self._send_s):
-                await send(message)
-        except (TimeoutError, OSError):
-            self.close()
