@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Final
+
+# Made once: `json.dumps` would make one for each of the many plans and tables of a step.
+_ENCODER: Final = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+)
 
 
 def canonical_json(value: object) -> bytes:
     """The one spelling of `value`: sorted keys, no spaces, ASCII."""
-    text = json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
-    return text.encode("ascii")
+    return _ENCODER.encode(value).encode("ascii")
 
 
 def digest(value: object) -> str:

@@ -70,7 +70,8 @@ def _demand(holds: bool, at: str, value: object, rule: str) -> None:
 
 
 def _slot(at: str, slot: int, limits: PlanLimits) -> None:
-    _demand(0 <= slot < limits.slots, at, slot, f"must be below {limits.slots} slots")
+    if not 0 <= slot < limits.slots:
+        _demand(False, at, slot, f"must be below {limits.slots} slots")
 
 
 def _ascending_slots(at: str, slots: Iterable[int], limits: PlanLimits) -> None:
@@ -101,9 +102,10 @@ def _check_admit(at: str, admit: Admit, limits: PlanLimits) -> None:
 
 
 def _check_row(at: str, row: Row, limits: PlanLimits) -> None:
-    for token_id in row.token_ids:
+    outside = [t for t in row.token_ids if not 0 <= t < limits.vocab_size]
+    if outside:
         rule = f"must be at least 0 and below the vocabulary's {limits.vocab_size}"
-        _demand(0 <= token_id < limits.vocab_size, f"{at}.token_ids", token_id, rule)
+        _demand(False, f"{at}.token_ids", outside[0], rule)
     count = len(row.token_ids)
     top_max = min(TOP_MAX, limits.vocab_size)
     match row.artifact:

@@ -7,7 +7,7 @@ After a step all tables have equal digests. It must not know arrays, policy or f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from errors import ContractError
 from program.canonical import digest
@@ -42,6 +42,19 @@ class Resident:
             tokens_max=admit.tokens_max,
             samples=admit.sampling is not None,
             page_runs=tuple((first, count) for first, count in page_runs(admit.pages)),
+        )
+
+    def advanced(self, computed_tokens: int) -> Resident:
+        """The same request with so many tokens computed; what `replace` gives, in half the time."""
+        return Resident(
+            self.request_id,
+            self.generation,
+            self.pages,
+            self.prompt_tokens,
+            self.tokens_max,
+            self.samples,
+            self.page_runs,
+            computed_tokens,
         )
 
 
@@ -175,13 +188,23 @@ class _Draft:
 
     def advance(self, row: Row) -> None:
         resident = self._held_by("row", row.slot, row.request_id)
-        what = f"row of request {row.request_id} from position {row.start_position}"
         computed = resident.computed_tokens
-        _demand(row.start_position == computed, what, f"must start at position {computed}")
         end = computed + len(row.token_ids)
-        _demand(end <= resident.tokens_max, what, f"must end by position {resident.tokens_max}")
+        if row.start_position != computed:
+            raise _refused_row(row, f"must start at position {computed}")
+        if end > resident.tokens_max:
+            raise _refused_row(row, f"must end by position {resident.tokens_max}")
         if isinstance(row.artifact, Sample):
-            _demand(resident.samples, what, "was admitted without sampling parameters")
-            rule = f"must not sample before its {resident.prompt_tokens} prompt tokens are computed"
-            _demand(end >= resident.prompt_tokens, what, rule)
-        self.slots[row.slot] = replace(resident, computed_tokens=end)
+            if not resident.samples:
+                raise _refused_row(row, "was admitted without sampling parameters")
+            if end < resident.prompt_tokens:
+                prompt = resident.prompt_tokens
+                rule = f"must not sample before its {prompt} prompt tokens are computed"
+                raise _refused_row(row, rule)
+        self.slots[row.slot] = resident.advanced(end)
+
+
+def _refused_row(row: Row, rule: str) -> ContractError:
+    """Every step has rows, on every rank: words are made for one that is refused only."""
+    what = f"row of request {row.request_id} from position {row.start_position}"
+    return ContractError("allocation", f"{what}: {rule}")
