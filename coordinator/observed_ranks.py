@@ -73,7 +73,7 @@ class ObservedRanks:
                 world_size=self._world_size,
                 start=start,
                 end=end,
-                notes=tuple(self._timer.notes),
+                notes=self._timer.notes.copy(),
                 records=recorder.since(first_frame),
                 first_frame=max(first_frame, recorder.oldest),
                 oldest_frame=recorder.oldest,

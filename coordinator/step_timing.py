@@ -15,10 +15,10 @@ after it has ended. It must not know processes, HTTP or what becomes of the time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, cast
 
 from errors import PeerError
 from program.plan import StepPlan
@@ -65,9 +65,39 @@ class Event(Enum):
     REDUCE = "reduce"
 
 
-# Lane, event, phase, start, end: a plain tuple, because a step makes dozens. phase: the one that a
-# write begins, or that a read answers. A read starts with its first byte; ARRIVED ends at once.
+# Lane, event, phase, start, end. phase: the one that a write begins, or that a read answers. A read
+# starts with its first byte; ARRIVED ends when it starts.
 Note = tuple[int, Event, str, float, float]
+
+
+class Notes:
+    """What was noted, in order. One flat list: a step notes dozens, and each tuple that is kept is
+    one more thing for the collector of garbage to look at.
+    """
+
+    def __init__(self, notes: Iterable[Note] = ()) -> None:
+        self._flat: list[int | Event | str | float] = []
+        # For whoever notes: always of the same list.
+        self.add: Callable[[Note], None] = self._flat.extend
+        for note in notes:
+            self.add(note)
+
+    def __iter__(self) -> Iterator[Note]:
+        parts = iter(self._flat)
+        return cast(Iterator[Note], zip(parts, parts, parts, parts, parts, strict=True))
+
+    def __len__(self) -> int:
+        return len(self._flat) // 5
+
+    def copy(self) -> Notes:
+        """As they are now; may be called by any thread."""
+        copied = Notes()
+        copied._flat += self._flat
+        return copied
+
+    def clear(self) -> None:
+        """Nothing was noted."""
+        self._flat.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +113,7 @@ class ObservedStep:
     world_size: int
     start: float
     end: float
-    notes: tuple[Note, ...]
+    notes: Notes
     records: tuple[Record, ...]
     first_frame: int
     oldest_frame: int
@@ -145,8 +175,7 @@ class StepTimer:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.running = False
-        # Always the same list: whoever notes holds its `append`.
-        self.notes: list[Note] = []
+        self.notes = Notes()
 
     def begin(self) -> float:
         """A step starts, now. What came between steps is not kept."""
@@ -173,7 +202,7 @@ class StepTimer:
         if self.running:
             now = self.clock()
             phase = link.connection.session.phase_name
-            self.notes.append((rank, _ARRIVED, phase, now, now))
+            self.notes.add((rank, _ARRIVED, phase, now, now))
 
     def timed(self, reduce: Reduce, link: Link) -> Reduce:
         """The sum, noted on the coordinator's lane. link: of any rank; it knows the phase."""
@@ -182,7 +211,7 @@ class StepTimer:
             start = self.clock()
             total = reduce(partials, order, dtype)
             phase = link.connection.session.phase_name
-            self.notes.append((COORDINATOR, _REDUCE, phase, start, self.clock()))
+            self.notes.add((COORDINATOR, _REDUCE, phase, start, self.clock()))
             return total
 
         return timed_reduce
@@ -191,7 +220,7 @@ class StepTimer:
         """See `Doing`; may be called by any thread."""
         if not self.running:
             return IDLE
-        for note in reversed(tuple(self.notes)):
+        for note in reversed(list(self.notes.copy())):
             if note[0] == rank:
                 return str((_COMPUTE_SPAN if note[1] is _WRITE else _WAIT_SPAN).value)
         return str(_WAIT_SPAN.value)
@@ -204,7 +233,7 @@ class _TimedPipe(Pipe):
         self._pipe = link.pipe
         self._session = link.connection.session
         self._rank = rank
-        self._note = timer.notes.append
+        self._note = timer.notes.add
         self._clock = timer.clock
         self._watched = watched
 

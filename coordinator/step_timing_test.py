@@ -18,6 +18,7 @@ from coordinator.step_timing import (
     Doing,
     Event,
     Note,
+    Notes,
     ObservedStep,
     Observers,
     Span,
@@ -245,12 +246,24 @@ def test_what_a_rank_does_right_now() -> None:
     assert timer.doing(0) == IDLE
     timer.begin()
     assert [timer.doing(rank) for rank in range(2)] == ["wait", "wait"]
-    timer.notes.append((0, Event.WRITE, "a", 1, 2))
+    timer.notes.add((0, Event.WRITE, "a", 1, 2))
     assert [timer.doing(rank) for rank in range(2)] == ["compute", "wait"]
     timer.arrived(0, ranks.group._links[0])
     assert timer.doing(0) == "wait"
     timer.end()
     assert timer.doing(0) == IDLE
+
+
+@given(notes=histories())
+def test_notes_are_kept_as_they_were_noted(notes: list[Note]) -> None:
+    kept = Notes(notes)
+    assert list(kept) == list(kept.copy()) == notes
+    assert len(kept) == len(notes)
+    copied = kept.copy()
+    kept.clear()
+    kept.add((0, Event.READ, "other", 1, 2))
+    assert list(kept) == [(0, Event.READ, "other", 1, 2)]
+    assert list(copied) == notes
 
 
 def test_arrivals_between_steps_are_nothing() -> None:
@@ -262,7 +275,7 @@ def test_arrivals_between_steps_are_nothing() -> None:
 def test_observers_are_told_in_order() -> None:
     told = [Watching(), Watching()]
     both = Observers(told)
-    step = ObservedStep(StepPlan(0), 2, 0.0, 1.0, (), (), 0, 0, 0, 0, None)
+    step = ObservedStep(StepPlan(0), 2, 0.0, 1.0, Notes(), (), 0, 0, 0, 0, None)
     both.began(2, lambda rank: IDLE)
     both.stepped(step)
     assert [(one.groups, one.steps) for one in told] == [([2], [step])] * 2

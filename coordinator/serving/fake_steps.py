@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import Final
 
-from coordinator.step_timing import COORDINATOR, Event, Note, ObservedStep
+from coordinator.step_timing import COORDINATOR, Event, Note, Notes, ObservedStep
 from errors import PeerError
 from program.plan import Row, Sample, StepPlan
 from wire.checksum import crc32
@@ -87,7 +87,7 @@ def observed(
         world_size=WORLD_SIZE,
         start=begun,
         end=begun + 10.0,
-        notes=notes(begun),
+        notes=Notes(notes(begun)),
         records=kept.since(before),
         first_frame=max(first, kept.oldest) if recorder is not None else first,
         oldest_frame=kept.oldest if recorder is not None else 0,
