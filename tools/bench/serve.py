@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -102,16 +103,26 @@ def overhead(
     asking: Asking,
     waves: int,
 ) -> Overhead:
-    """The server's waves and the bare engine's in turns. manifest: of the server's own model."""
+    """Waves of the server and of the engine alone, in turns. manifest: of the server's model."""
     endpoint = Endpoint.of(started.url, key)
     asking, _ = asyncio.run(discover(endpoint, replace(asking, tokens=WAVE_TOKENS)))
     positions = asking.prompt + WAVE_TOKENS
-    turns: list[Turn] = []
-    with turned_engine(manifest, bindings, positions, BATCH, with_processor=False) as engine:
-        for _ in range(waves + 1):
-            direct = _direct_wave(engine, asking)
-            turns.append(Turn(_http_wave(endpoint, started.pid, asking), direct))
-    # In the first one both got warm.
+    with ExitStack() as stack:
+        observed, bare = (
+            stack.enter_context(
+                turned_engine(manifest, bindings, positions, BATCH, observed=is_observed)
+            )
+            for is_observed in (True, False)
+        )
+        turns = [
+            Turn(
+                _http_wave(endpoint, started.pid, asking),
+                _direct_wave(observed, asking),
+                _direct_wave(bare, asking),
+            )
+            for _ in range(waves + 1)
+        ]
+    # In the first one all got warm.
     return Overhead(BATCH, turns[1:])
 
 

@@ -1,17 +1,19 @@
-"""What HTTP and the scheduler add to a step: from the server's own steps, against none of both.
+"""What HTTP, observation and the scheduler add to a step: from the server's own steps, and without.
 
-The control is the same engine, scheduler, manifest and requests without the front end, turned by
-hand in this process. From both come full decode steps, consecutive ones, because between two steps
-lies what the engine's thread did for clients:
+The controls are the same engine, scheduler, manifest and requests without the front end, turned by
+hand in this process: once observed as the server's is (each frame's time noted, the last frames
+kept), once bare. From all come full decode steps, consecutive ones, because between two steps lies
+what the engine's thread did for clients. Shares of a period, which begins with each step:
 
-    between steps = (period - step) / period, where a period begins with each step
-    outside ranks = (period - what the slowest rank computes in a step) / period
-    against       = (period with HTTP - period without) / period with HTTP, turn by turn
-    processor     = what the coordinator's process used more with HTTP, per period
+    between steps = (period - step) / period: scheduler, inbox, publishing, telling observers
+    outside ranks = (period - what the slowest rank computes in a step) / period: also frames, sums
+                    and waiting, so what tensor parallelism costs
+    HTTP          = (period with HTTP - period observed) / period with HTTP
+    observation   = (period observed - bare period) / period with HTTP
+    all           = (period with HTTP - bare period) / period with HTTP
+    processor     = what the coordinator's process used more than bare, per period with HTTP
 
-The first is what scheduler, inbox and publishing take of a period; the second adds frames, sums and
-waiting, so it is what tensor parallelism costs, too. HTTP itself runs beside the
-steps, while ranks compute, so it shows in the last two: as time where it was in the way, as
+HTTP runs beside the steps, while ranks compute, so it shows as time where it was in the way, and as
 processor time wherever it ran.
 """
 
@@ -66,29 +68,31 @@ class Wave:
 
 @dataclass(frozen=True)
 class Turn:
-    """One after the other, so that whatever else the machine does hits both alike."""
+    """One after the other, so that whatever else the machine does hits all alike."""
 
     http: Wave
-    direct: Wave
+    observed: Wave
+    bare: Wave
 
-    @property
-    def against(self) -> float:
-        """Share of a period that is not there without HTTP: medians."""
-        with_http, without = self.http.paces.period, self.direct.paces.period
-        return (with_http - without) / with_http
-
-    @property
-    def against_fast(self) -> float:
-        """The same of the fast tenth of periods, which other programs disturbed least."""
-        with_http, without = (
-            Sample.of(wave.paces.periods).p10 for wave in (self.http, self.direct)
-        )
-        return (with_http - without) / with_http
-
-    @property
-    def processor(self) -> float:
-        """What HTTP and observers used, as a share of a period of one processor."""
-        return (self.http.processor_ms - self.direct.processor_ms) / self.http.paces.period
+    def shares(self) -> dict[str, float]:
+        """By name; see the top of this file. Fast tenths: what other programs disturbed least."""
+        found = {
+            "between steps, with HTTP": self.http.paces.between,
+            "between steps, bare": self.bare.paces.between,
+            "outside ranks, with HTTP": self.http.paces.outside,
+        }
+        for name, more, less in (
+            ("HTTP", self.http, self.observed),
+            ("observation", self.observed, self.bare),
+            ("all", self.http, self.bare),
+        ):
+            medians = [wave.paces.period for wave in (more, less, self.http)]
+            found[name] = (medians[0] - medians[1]) / medians[2]
+            fast = [Sample.of(wave.paces.periods).p10 for wave in (more, less, self.http)]
+            found[f"{name}, fast tenths"] = (fast[0] - fast[1]) / fast[2]
+        used = self.http.processor_ms - self.bare.processor_ms
+        found["processor"] = used / self.http.paces.period
+        return found
 
 
 @dataclass(frozen=True)
@@ -100,14 +104,8 @@ class Overhead:
 
     def shares(self) -> dict[str, Sample]:
         """By name; of each, one value per turn."""
-        return {
-            "between steps, with HTTP": Sample.of([t.http.paces.between for t in self.turns]),
-            "between steps, without": Sample.of([t.direct.paces.between for t in self.turns]),
-            "outside ranks, with HTTP": Sample.of([t.http.paces.outside for t in self.turns]),
-            "against no HTTP": Sample.of([turn.against for turn in self.turns]),
-            "against no HTTP, fast tenths": Sample.of([turn.against_fast for turn in self.turns]),
-            "processor time of HTTP": Sample.of([turn.processor for turn in self.turns]),
-        }
+        found = [turn.shares() for turn in self.turns]
+        return {name: Sample.of([shares[name] for shares in found]) for name in found[0]}
 
 
 def paces_of_server(steps: Sequence[Mapping[str, object]], batch: int) -> Paces:
@@ -145,7 +143,8 @@ def render(found: Overhead) -> str:
     rows = []
     waves = {
         "with HTTP": [turn.http for turn in found.turns],
-        "engine alone": [turn.direct for turn in found.turns],
+        "engine, observed": [turn.observed for turn in found.turns],
+        "engine, bare": [turn.bare for turn in found.turns],
     }
     for name, taken in waves.items():
         periods = [value for wave in taken for value in wave.paces.periods]

@@ -65,13 +65,19 @@ def wave(period: float, processor: float) -> Wave:
 
 
 def test_shares_are_taken_turn_by_turn() -> None:
-    # Both ten times slower in the second turn: the shares stay.
-    turns = [Turn(wave(10, 3), wave(9, 2)), Turn(wave(100, 30), wave(90, 20))]
+    # Ten times slower in the second turn: the shares stay.
+    turns = [
+        Turn(wave(10, 3), wave(9, 2.5), wave(7, 2)),
+        Turn(wave(100, 30), wave(90, 25), wave(70, 20)),
+    ]
     found = Overhead(2, turns)
     shares = found.shares()
-    assert shares["against no HTTP"].p10 == shares["against no HTTP"].p90 == pytest.approx(0.1)
-    assert shares["against no HTTP, fast tenths"].median == pytest.approx(0.1)
-    assert shares["processor time of HTTP"].median == pytest.approx(0.1)
-    assert shares["between steps, with HTTP"].median == pytest.approx(0.25)
-    assert "| against no HTTP | 10.0% | 10.0% | 10.0% |" in render(found).splitlines()
+    wanted = {"HTTP": 0.1, "observation": 0.2, "all": 0.3}
+    wanted |= {f"{name}, fast tenths": share for name, share in wanted.items()}
+    wanted |= {"processor": 0.1, "between steps, with HTTP": 0.25, "between steps, bare": 0.25}
+    wanted["outside ranks, with HTTP"] = 0.5
+    assert shares.keys() == wanted.keys()
+    for name, share in wanted.items():
+        assert (shares[name].p10, shares[name].p90) == pytest.approx((share, share))
+    assert "| HTTP | 10.0% | 10.0% | 10.0% |" in render(found).splitlines()
     assert json.loads(json.dumps(to_json(found), allow_nan=False))["batch"] == 2

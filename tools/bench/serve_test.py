@@ -45,7 +45,7 @@ def test_loads_and_overhead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         bindings = ModelBindings(REAL_WORKER.launcher, lambda: MACHINE)
         found = overhead(started, None, manifest, bindings, ASKING, waves=1)
         (turn,) = found.turns
-        for wave in (turn.http, turn.direct):
+        for wave in (turn.http, turn.observed, turn.bare):
             assert len(wave.paces.periods) > 20
             assert 0 < wave.paces.between < 1
             assert wave.processor_ms > 0
