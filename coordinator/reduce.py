@@ -49,4 +49,4 @@ def reduce_partials(partials: Sequence[Buffer], order: str, dtype: str) -> Buffe
     if len(partials) == 1:
         return partials[0]
     arrays: list[Array] = [np.frombuffer(partial, dtype=dtype) for partial in partials]
-    return SUM_ORDERS[order](arrays).data.cast("B")
+    return SUM_ORDERS[order](arrays).data.cast("B").toreadonly()

@@ -64,8 +64,7 @@ class Connection:
         self._newest_phase = phase
         recorder = self._recorder
         if recorder is not None:
-            keeps = recorder.with_payloads and header.payload_bytes
-            kept = bytes(buffers[1]) if keeps else b""
+            kept = recorder.kept(buffers[1]) if header.payload_bytes else b""
             self._newest = Record(
                 self.side, self.rank, state, phase, header, metadata, kept, None, None
             )

@@ -74,6 +74,18 @@ class Recorder:
         self._headers = 0
         self._metadata_bytes = 0
 
+    def kept(self, payload: Buffer) -> Buffer:
+        """What a record of a sent payload holds; the sender may change its own afterwards.
+
+        Of recent frames a read-only view is held as it is: nobody changes what it shows.
+        """
+        if self.keep_bytes:
+            return bytes(payload)
+        if not self.with_payloads:
+            return b""
+        is_view = isinstance(payload, memoryview) and payload.readonly
+        return payload if is_view else bytes(payload)
+
     def record(self, record: Record) -> None:
         """Append; called by wire/connection.py alone."""
         self.frames += 1

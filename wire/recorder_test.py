@@ -135,3 +135,18 @@ def test_since_is_the_end_of_what_the_other_modes_keep() -> None:
     assert len(bare.since(3)) == RECENT_ENTRIES_MAX
     assert whole.with_payloads
     assert not bare.with_payloads
+
+
+def test_what_is_kept_of_a_sent_payload() -> None:
+    """A sender may change its own buffer afterwards; a read-only view can't be changed through."""
+    own = bytearray(b"12345678")
+    view = memoryview(b"12345678")
+    whole, recent, bare = Recorder(), Recorder(False, recent_bytes=999), Recorder(False)
+    assert recent.kept(view) is view
+    for recorder in (whole, recent):
+        for payload in (own, memoryview(own), view):
+            kept = recorder.kept(payload)
+            assert kept == b"12345678"
+            assert kept is view or type(kept) is bytes
+    assert type(whole.kept(view)) is bytes
+    assert bare.kept(own) == b""
