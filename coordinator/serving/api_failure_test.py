@@ -127,7 +127,7 @@ def test_a_mistake_of_ours_does_not_reach_the_others(
 
         monkeypatch.setattr(Generation, "feed", broken)
         answer = httpx2.post(server.url + PATHS[0], json=endless(stream=stream))
-        assert answer.status_code == 500
+        assert (answer.status_code, error_of(answer)["code"]) == (500, "internal.error")
         next(iter(other))
         other.close()
         until(lambda: served.idle)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -21,7 +20,7 @@ TEXT = ModelText.load(TINY)
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 PROMPT: dict[str, object] = {"prompt": "x"}
 HELLO: dict[str, object] = {"messages": [{"role": "user", "content": "x"}]}
-OPTIONS = ApiOptions(body_bytes_max=60_000, prompts_max=3, body_ms=300)
+OPTIONS = ApiOptions(body_bytes_max=60_000, prompts_max=3)
 UNKNOWN, MISSING, TYPE, RANGE = (
     "request.unknown",
     "request.missing",
@@ -297,17 +296,6 @@ def test_the_size_of_the_body(http: httpx2.Client) -> None:
     refused(answer, 413, "request.body_size", "body")
     chunked = http.post(COMPLETIONS, content=iter([body]), headers=headers)
     refused(chunked, 413, "request.body_size", "body")
-
-
-def test_a_body_that_never_ends(http: httpx2.Client) -> None:
-    def trickle() -> Iterator[bytes]:
-        for _ in range(40):
-            yield b" "
-            time.sleep(0.02)
-
-    headers = {"content-type": "application/json"}
-    answer = http.post(COMPLETIONS, content=trickle(), headers=headers)
-    refused(answer, 408, "request.time", "body")
 
 
 @pytest.mark.parametrize(("path", "body"), [(COMPLETIONS, PROMPT), (CHAT, HELLO)])

@@ -10,10 +10,11 @@ from types import TracebackType
 from typing import Final
 
 import uvicorn
-from starlette.applications import Starlette
 
+from coordinator.serving.access import AccessRules
 from coordinator.serving.api import api_routes
 from coordinator.serving.api_options import ApiOptions
+from coordinator.serving.app import make_app
 from coordinator.serving.fake_served import FakeServed
 from coordinator.serving.http_limits import HttpLimits
 from coordinator.serving.http_protocol import guarded
@@ -25,6 +26,9 @@ TINY: Final = Path("testdata/tiny-qwen35")
 _START_S: Final = 20.0
 # Wide enough that only the limits of the routes are met.
 _LIMITS: Final = HttpLimits(body_bytes=64 << 20, connections=1_000, request_ms=60_000)
+_RULES: Final = AccessRules(
+    api_key=None, health_paths=frozenset(), open_paths=frozenset(), loopback_only=False
+)
 
 
 class ApiServer:
@@ -49,7 +53,7 @@ class ApiServer:
         self._socket.bind(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
-            Starlette(routes=routes),
+            make_app(routes, _RULES, _LIMITS),
             http=guarded(_LIMITS),
             ws="none",
             log_level="critical",

@@ -65,6 +65,17 @@ def test_a_client_that_leaves() -> None:
         read([BODY[:4]], whole=False)
 
 
+def test_a_body_that_takes_too_long() -> None:
+    async def receive() -> Message:
+        await asyncio.sleep(0.005)
+        return {"type": "http.request", "body": b" ", "more_body": True}
+
+    scope = {"type": "http", "headers": JSON}
+    with pytest.raises(RequestError) as refusal:
+        asyncio.run(read_object(scope, receive, ApiOptions(body_ms=50)))
+    assert refusal.value.code == "request.time"
+
+
 def test_the_type() -> None:
     for headers in ([], [(b"content-type", b"text/plain")], [(b"content-type", b"")]):
         with pytest.raises(RequestError) as refusal:
