@@ -41,10 +41,11 @@ class RankTotals:
             ranks.append(RankTotal())
         # By index, because this is done for every frame: sender, rank and header of the record;
         # lengths of metadata and payload of the header.
+        sent_by = [rank.sent for rank in ranks]
         for record in step.records:
             header = record[4]
             if header is not None:
-                sent = ranks[record[1]].sent[record[0]]
+                sent = sent_by[record[1]][record[0]]
                 sent[0] += 1
                 sent[1] += HEADER_BYTES + header[4] + header[5]
         for lane, kind, _, begun, ended in divide(
