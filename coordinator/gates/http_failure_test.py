@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 
 from coordinator.gates.http_checks import demand_broken_off
-from coordinator.gates.http_serving import DONE, SLOW_S, HttpServing, http_serving, starting
+from coordinator.gates.http_mutants import ends_well, nobody_failed, same_epoch
+from coordinator.gates.http_serving import (
+    DONE,
+    SLOW_S,
+    HttpServing,
+    http_serving,
+    planted,
+    starting,
+)
 from coordinator.process_table import process_state, wait_until
 
 # Enough for a healthy rank on a busy machine, and not too long to wait for.
@@ -137,6 +146,17 @@ def test_it_starts_again() -> None:
         assert service.is_idle()
         assert service.end()[0] == 0
         assert wait_until(lambda: all(process_state(pid) is None for pid in pids))
+
+
+@pytest.mark.parametrize("mistake", [nobody_failed, ends_well])
+def test_a_failure_that_is_hidden_is_noticed(mistake: Callable[[], None]) -> None:
+    with planted(mistake):
+        test_a_rank_that_dies_while_idle()
+
+
+def test_an_epoch_that_comes_again_is_noticed() -> None:
+    with planted(same_epoch):
+        test_it_starts_again()
 
 
 def test_a_load_that_fails() -> None:

@@ -13,7 +13,8 @@ from typing import Final
 import pytest
 
 from coordinator.gates.http_load import ALL, LEAVING, STAYING, left_in_stream, load, stopped
-from coordinator.gates.http_serving import HttpServing, body, http_serving
+from coordinator.gates.http_mutants import deaf_to_ends, endless_queue
+from coordinator.gates.http_serving import HttpServing, body, http_serving, planted
 from coordinator.process_table import wait_until
 
 
@@ -104,6 +105,16 @@ def test_overload(queue_ms: int) -> None:
         status, answer = service.complete()
         assert status == 200, answer
         assert service.end()[0] == 0
+
+
+def test_slots_that_nobody_frees_are_noticed() -> None:
+    with planted(deaf_to_ends):
+        test_a_client_that_leaves_frees_its_slot_at_once()
+
+
+def test_a_queue_without_end_is_noticed() -> None:
+    with planted(endless_queue):
+        test_overload(60_000)
 
 
 def test_retry_after() -> None:

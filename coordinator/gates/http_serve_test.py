@@ -7,17 +7,20 @@ import signal
 import socket
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from coordinator.deadlines import WAITS
+from coordinator.gates.http_mutants import any_key, no_drain
 from coordinator.gates.http_serving import (
     ANSWER_S,
     DONE,
     SLOW_S,
     HttpServing,
     http_serving,
+    planted,
     refused,
     starting,
 )
@@ -163,11 +166,22 @@ def test_the_key() -> None:
             stranger.port = service.port
             for asked in ("/v1/models", "/metrics", "/v1/engine", "/v1/requests", "/nowhere"):
                 status, answer = stranger.ask("GET", asked)
-                assert (status, answer["error"]["code"]) == (401, "authentication.missing"), asked
+                assert status == 401, asked
+                assert answer["error"]["code"] == "authentication.missing", asked
             assert stranger.complete()[0] == 401
             for asked in ("/", "/livez", "/readyz", "/startupz"):
                 assert stranger.ask("GET", asked)[0] == 200, asked
             service.end()
+
+
+@pytest.mark.parametrize(
+    ("mistake", "gate"), [(no_drain, test_a_running_stream_may_finish), (any_key, test_the_key)]
+)
+def test_a_planted_mistake_is_noticed(
+    mistake: Callable[[], None], gate: Callable[[], None]
+) -> None:
+    with planted(mistake):
+        gate()
 
 
 def test_what_is_refused_before_anything_starts(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -90,7 +90,8 @@ class HttpServing:
         assert stderr is not None
         while text not in self.log:
             line = stderr.readline()
-            assert line, f"ended without {text!r}: {self.log}"
+            if not line:
+                raise RuntimeError(f"ended without {text!r}: {self.log}")
             self.log += line
 
     def await_port(self) -> None:
@@ -167,8 +168,31 @@ def _sent(
     return connection.getresponse()
 
 
+class _Program:
+    """What is started: the coordinator as it is, or with a planted mistake."""
+
+    head: tuple[str, ...] = (serve_process.__name__,)
+
+
+@contextmanager
+def planted(mistake: Callable[[], None]) -> Iterator[None]:
+    """Servers that start meanwhile have this mistake of http_mutants.py; the block must fail.
+
+    Raises AssertionError when it does not.
+    """
+    usual = _Program.head
+    _Program.head = (mistake.__module__, mistake.__name__)
+    try:
+        yield
+    except AssertionError:
+        return
+    finally:
+        _Program.head = usual
+    raise AssertionError(f"the gate does not notice {mistake.__name__}")
+
+
 def command(*arguments: str, module: str = WORKER) -> list[str]:
-    return [sys.executable, "-m", serve_process.__name__, module, "--", *arguments]
+    return [sys.executable, "-m", *_Program.head, module, "--", *arguments]
 
 
 def environment(home: Path) -> dict[str, str]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from coordinator.gates.http_serving import http_serving
+from coordinator.gates.http_mutants import leaks
+from coordinator.gates.http_serving import http_serving, planted
 from coordinator.gates.http_soak import soak
 
 COUNT = 200
+
+
+def test_a_leak_is_noticed() -> None:
+    with planted(leaks), http_serving() as service:
+        soak(service, 30, seed=1)
 
 
 def test_a_load_leaves_nothing() -> None:
