@@ -13,6 +13,7 @@ Every list is also kept within the bytes of a plan; an admission that does not f
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -184,10 +185,13 @@ class _Composer:
 
     def compact(self) -> None:
         """Closes holes. Admissions took the lowest slots, so only older residents move."""
+        holes = deque(slot for slot, resident in enumerate(self._slots) if resident is None)
         for from_slot in range(len(self._slots) - 1, -1, -1):
+            if not holes or holes[0] > from_slot:
+                return
             resident = self._slots[from_slot]
-            hole = self._slots.index(None) if None in self._slots else from_slot
-            if resident is not None and hole < from_slot:
+            if resident is not None:
+                hole = holes.popleft()
                 self._moves.append(Move(from_slot, hole, resident.request_id))
                 self._slots[hole], self._slots[from_slot] = resident, None
 
