@@ -68,7 +68,7 @@ examples:
   coordinator ledger out --rank 0
   coordinator replay out --role worker --rank 0
   coordinator generate --prompt "Return the"
-  coordinator serve --control unix:service.sock
+  coordinator serve
 
 exit codes: 0 done; 1 a check failed; 2 refused before anything was started; 3 a worker or the
 conversation with it failed.

@@ -20,9 +20,9 @@ DRAIN_MS: Final = (0, 3_600_000)
 WAITING: Final = (1, 65_536)
 
 _DESCRIPTION: Final = """\
-Serves a model to many clients at once: over HTTP (docs/spec/http.md), and with --control over a
-Unix socket (docs/spec/service.md), which alone it serves when --port is not given with it. A signal
-ends it: no more requests, those that live may finish, then everything is put away."""
+Serves a model to many clients at once: over HTTP (docs/spec/http.md), with --control over a Unix
+socket instead (docs/spec/service.md), with --control and --port over both. A signal ends it: no
+more requests, those that live may finish, then everything is put away."""
 
 _EXAMPLES: Final = """\
   coordinator serve --port 8000
