@@ -36,7 +36,7 @@ WAITS: Final = (
     Wait("restart", 1_000, FIXED, "before the first restart; doubled for each further one"),
     Wait("keep alive", 5_000, FIXED, "an HTTP connection without a request stays open"),
     Wait("stall", 30_000, FIXED, "an HTTP client that takes nothing of its answer is kept"),
-    Wait("template", 1_000, FIXED, "a chat template has written its text"),
+    Wait("template", 5_000, FIXED, "a chat template has written its text"),
     Wait("discard", 1_000, FIXED, "what is still sent of a refused HTTP body is read"),
     Wait("release", 5_000, FIXED, "after the drain, dropped requests leave; then ranks are killed"),
     Wait("close", 5_000, "--close-ms", "all workers have left after a clean end; then killed"),
