@@ -49,7 +49,7 @@ class Parties:
         self.watched = Watched(*starts, policy=policy, linger_s=linger_s, also=news.set)
         self.backend = self.watched.backend
         self.log = io.StringIO()
-        limits = replace(LIMITS, request_ms=1000)
+        limits = replace(LIMITS, request_ms=20_000)
         app = make_app(health_routes(self.backend, lambda: True), OPEN, limits)
         self.server = HttpServer(app, limits, flush_ms=1000)
         self.listener: socket.socket = listen("127.0.0.1", 0)
