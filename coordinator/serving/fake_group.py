@@ -160,6 +160,8 @@ class Watched:
     def end(self) -> None:
         """However it is: nothing is left."""
         backend = self.backend
+        if backend.status().phase is Phase.STARTING:
+            return  # never started
         backend.stop(time.monotonic())
         deadline = time.monotonic() + PATIENCE_S
         while not backend.ended and time.monotonic() < deadline:
