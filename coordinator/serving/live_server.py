@@ -132,9 +132,17 @@ class LiveServer:
     def __init__(self, port: int, routes: Routes) -> None:
         self.port = port
         self.routes = routes
+        self._clients: list[RawClient] = []
 
     def connect(self) -> RawClient:
-        return RawClient(self.port)
+        """Stays open until it is closed, or until the server has ended."""
+        client = RawClient(self.port)
+        self._clients.append(client)
+        return client
+
+    def close_clients(self) -> None:
+        for client in self._clients:
+            client.close()
 
     def ask(self, data: bytes = GET) -> Answer:
         """One request on a connection of its own."""
@@ -157,10 +165,12 @@ def live_server(
     port = listener.getsockname()[1]
     thread = threading.Thread(target=asyncio.run, args=(server.serve_on(listener),), daemon=True)
     thread.start()
+    running = LiveServer(port, routes)
     try:
-        yield LiveServer(port, routes)
+        yield running
     finally:
         server.end()
         thread.join(ANSWER_S)
+        running.close_clients()
         if thread.is_alive():
             raise AssertionError("the server does not end")

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-import google.protobuf
 import numpy as np
+from google.protobuf import __version__ as protobuf_version
 
 
 def describe() -> str:
@@ -29,8 +29,7 @@ def versions() -> str:
     """One line: the libraries that the numbers depend on."""
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return (
-        f"NumPy {np.__version__} with {blas['name']} {blas['version']}, "
-        f"protobuf {google.protobuf.__version__}"
+        f"NumPy {np.__version__} with {blas['name']} {blas['version']}, protobuf {protobuf_version}"
     )
 
 
