@@ -123,6 +123,7 @@ class Reader:
         server, self._server = self._server, None
         if server is not None:
             code, _ = server.end()
+            server.leave_all()
             assert code == 0, server.log
 
     def kill(self) -> None:
@@ -130,6 +131,7 @@ class Reader:
         if self._server is not None:
             self._server.process.kill()
             self._server.process.communicate()
+            self._server.leave_all()
 
     def _start(self, block: Block) -> HttpServing:
         process = subprocess.Popen(

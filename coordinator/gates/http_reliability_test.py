@@ -127,9 +127,8 @@ def test_retry_after() -> None:
         connection = service.connect()
         sent = b'{"prompt":[1],"max_tokens":1}'
         connection.request("POST", "/v1/completions", sent, {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        assert (response.status, int(response.headers["retry-after"]) >= 1) == (429, True)
-        connection.close()
+        with connection.getresponse() as response:
+            assert (response.status, int(response.headers["retry-after"]) >= 1) == (429, True)
         streams[0].leave()
         waiting.join()
         assert service.end()[0] == 0

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any, Final
@@ -68,6 +68,8 @@ class Stream:
                 events.append(event)
         except (ConnectionError, OSError):
             pass
+        finally:
+            self.leave()
         return events
 
     def leave(self) -> None:
@@ -84,6 +86,8 @@ class HttpServing:
         self.log = ""
         self.port = 0
         self._headers = dict(headers)
+        self._streams: list[Stream] = []
+        self._connections: list[HTTPConnection] = []
 
     def await_log(self, text: str) -> None:
         stderr = self.process.stderr
@@ -101,18 +105,19 @@ class HttpServing:
         self.port = int(found.group(1))
 
     def connect(self) -> HTTPConnection:
-        return HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_S)
+        """Closed at the latest when the server has ended."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_S)
+        self._connections.append(connection)
+        return connection
 
     def ask(self, method: str, path: str, sent: object = None) -> tuple[int, Any]:
         """Status, and the body as JSON or, where it is none, as text."""
-        connection = self.connect()
-        try:
+        with closing(self.connect()) as connection:
             response = _sent(connection, method, path, sent, self._headers)
-            text = response.read().decode("utf-8")
+            with response:
+                text = response.read().decode("utf-8")
             is_json = response.headers.get_content_type() == "application/json"
             return response.status, json.loads(text) if is_json else text
-        finally:
-            connection.close()
 
     def complete(self, max_tokens: int = 3, **further: object) -> tuple[int, Any]:
         return self.ask("POST", "/v1/completions", body(max_tokens, **further))
@@ -121,8 +126,21 @@ class HttpServing:
         """Its head has come, and no event has been read."""
         connection = self.connect()
         sent = body(max_tokens, stream=True, **further)
-        response = _sent(connection, "POST", "/v1/completions", sent, self._headers)
-        return Stream(connection, response)
+        try:
+            response = _sent(connection, "POST", "/v1/completions", sent, self._headers)
+        except BaseException:
+            connection.close()
+            raise
+        stream = Stream(connection, response)
+        self._streams.append(stream)
+        return stream
+
+    def leave_all(self) -> None:
+        """What a test did not read to its end."""
+        for stream in self._streams:
+            stream.leave()
+        for connection in self._connections:
+            connection.close()
 
     def ready(self) -> Any:
         """The page of /readyz."""
@@ -238,6 +256,7 @@ def starting(
         finally:
             process.kill()
             process.communicate()
+            service.leave_all()
 
 
 @contextmanager
