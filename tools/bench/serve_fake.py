@@ -9,6 +9,22 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tools.bench.serve_client import Endpoint
+from tools.bench.serve_loads import Asking
+
+# Few and short requests of every load.
+ASKING = Asking(
+    model="",
+    vocabulary=0,
+    prompt=3,
+    tokens=4,
+    long=9,
+    clients=3,
+    requests=12,
+    rate=200.0,
+    turns=3,
+    seed=7,
+    timeout_s=20.0,
+)
 
 
 @dataclass

@@ -11,23 +11,9 @@ import pytest
 from errors import TPError
 from tools.bench.serve import LOADS, Loaded, run_loads
 from tools.bench.serve_client import DONE, LEFT
-from tools.bench.serve_fake import Fake
+from tools.bench.serve_fake import ASKING, Fake
 from tools.bench.serve_loads import CHAT, Asking, poisson_gaps
 from tools.bench.serve_report import render, report_of
-
-ASKING = Asking(
-    model="",
-    vocabulary=0,
-    prompt=3,
-    tokens=4,
-    long=9,
-    clients=3,
-    requests=12,
-    rate=200.0,
-    turns=3,
-    seed=7,
-    timeout_s=20.0,
-)
 
 
 def run(fake: Fake, *names: str, asking: Asking = ASKING) -> Loaded:

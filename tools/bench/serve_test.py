@@ -20,7 +20,7 @@ from manifest.run_manifest import from_flags
 from tools.bench.main import main
 from tools.bench.serve import BATCH, LOADS, overhead, run_loads
 from tools.bench.serve_client import DONE, Endpoint
-from tools.bench.serve_loads_test import ASKING
+from tools.bench.serve_fake import ASKING
 from tools.bench.serve_server import Program, own_server
 
 CHECKPOINT = "testdata/tiny-qwen35"
