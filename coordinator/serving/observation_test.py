@@ -8,7 +8,7 @@ import time
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from coordinator.serving.observation import Observation, ObservedEpoch, ObserveO
 from coordinator.serving.served import Phase
 from errors import ConfigError, DeadlineError, PeerError
 from wire.frame import Kind, Side
+from wire.ledger import Entry
 
 SOURCE = "a" * 64
 SLOW = DeadlineError("receive", "nothing came in time", rank=0, phase="load")
@@ -88,6 +89,9 @@ def test_a_failure_leaves_a_flight_file_that_names_the_frame(
     frames = [line for line in lines if line["type"] == "frame"]
     assert len(frames) == STEPS * FRAMES + 1
     assert {line["rank"] for line in frames} == {0, 1}
+    # A ledger line's keys and these: no more than `diff_trace` reads, and no less.
+    more = {"type", "step", "metadata", "payload"}
+    assert all(line.keys() == {field.name for field in fields(Entry)} | more for line in frames)
     last = frames[-1]
     assert (last["kind"], last["rank"], last["error"]) == ("RESULT", 1, GONE.code)
     partial = next(line for line in frames if line["kind"] == "PARTIAL")

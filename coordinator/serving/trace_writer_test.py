@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from coordinator.serving.fake_steps import FRAMES, observed
 from coordinator.serving.trace_jsonl import FRAME_KEYS, StepTrace
 from coordinator.serving.trace_writer import WAITING_MAX, TraceWriter
 from coordinator.step_timing import ObservedStep
+from wire.ledger import Entry
 
 
 class Noting:
@@ -129,6 +131,8 @@ def test_a_line_per_step(tmp_path: Path) -> None:
     frames = lines[1]["frames"]
     assert isinstance(frames, list)
     assert [frame["index"] for frame in frames] == list(range(FRAMES, 2 * FRAMES))
+    # A ledger line's keys but the digest: no more than `diff_trace` reads, and no less.
+    assert set(FRAME_KEYS) == {field.name for field in fields(Entry)} - {"payload_sha256"}
     assert all(tuple(frame) == FRAME_KEYS for frame in frames)
 
 

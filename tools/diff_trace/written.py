@@ -1,6 +1,7 @@
 """A recorded run written down again as a step trace and as a flight file; for tests.
 
-The server's own writers can't be imported here; a test beside them compares the keys.
+The server's own writers can't be imported here. That their frames have the keys of these is tested
+beside them: coordinator/serving/trace_writer_test.py, observation_test.py.
 """
 
 from __future__ import annotations
