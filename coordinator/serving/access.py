@@ -16,17 +16,21 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coordinator.serving.error_shape import AUTHENTICATION, Refusal
 from coordinator.serving.http_limits import HttpLimits
+from coordinator.serving.refusal import Refusal
 from errors import ConfigError
 
 KEY_BYTES_MAX: Final = 4096
 LOOPBACK_NAME: Final = "localhost"
 
-_NO_KEY: Final = Refusal(
-    401, "authentication.missing", "send the API key as `Authorization: Bearer KEY`", AUTHENTICATION
+_LARGE_HEAD: Final = Refusal(431, "request.head", "the request's head is too large")
+_TWO_LENGTHS: Final = Refusal(
+    400, "request.http", "a body has a length or comes in chunks, but not both"
 )
-_WRONG_KEY: Final = Refusal(401, "authentication.key", "the API key is wrong", AUTHENTICATION)
+_NO_KEY: Final = Refusal(
+    401, "authentication.missing", "send the API key as `Authorization: Bearer KEY`"
+)
+_WRONG_KEY: Final = Refusal(401, "authentication.key", "the API key is wrong")
 _STRANGE_HOST: Final = Refusal(
     403, "request.host", "without an API key only loopback names are answered"
 )
@@ -89,6 +93,12 @@ class Access:
         if len(headers) > self._limits.headers:
             message = f"a request has at most {self._limits.headers} header fields"
             return Refusal(431, "request.head", message)
+        if _head_bytes(scope) > self._limits.head_bytes:
+            return _LARGE_HEAD
+        names = {name for name, _ in headers}
+        if names >= {b"transfer-encoding", b"content-length"}:
+            # A proxy in front may go by the other one, and see another request end.
+            return _TWO_LENGTHS
         if self._rules.loopback_only:
             if not _is_loopback(_first(headers, b"host"), "//"):
                 return _STRANGE_HOST
@@ -103,6 +113,13 @@ class Access:
         if given is None:
             return _NO_KEY
         return None if _is_key(given, self._rules.api_key) else _WRONG_KEY
+
+
+def _head_bytes(scope: Scope) -> int:
+    """As it would be at its shortest; h11 bounds only one that has not arrived whole."""
+    target = len(scope["method"]) + len(scope["raw_path"]) + len(scope["query_string"])
+    fields = sum(len(name) + len(value) + len(b":\r\n") for name, value in scope["headers"])
+    return target + len(b"  HTTP/1.1\r\n") + fields + len(b"\r\n")
 
 
 def _first(headers: list[tuple[bytes, bytes]], wanted: bytes) -> bytes | None:

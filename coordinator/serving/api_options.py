@@ -11,7 +11,7 @@ class ApiOptions:
 
     queue_ms: how long a request may wait for a slot; None: as long as its client does. send_ms: how
     long one write to a client may take. unread_bytes_max: what a client may leave unread beyond the
-    buffers of its connection. prompts_max: prompts of one body. retry_after_s: told with 429, 503.
+    buffers of its connection. prompts_max: prompts of one body.
     template_ms, template_characters_max: time and output of a chat template.
     """
 
@@ -21,6 +21,5 @@ class ApiOptions:
     send_ms: int = 10_000
     unread_bytes_max: int = 1 << 20
     prompts_max: int = 64
-    retry_after_s: int = 1
     template_ms: int = 5_000
     template_characters_max: int = 4 << 20

@@ -16,8 +16,8 @@ from starlette.routing import BaseRoute
 from coordinator.serving.access import Access, AccessRules
 from coordinator.serving.body_limit import BodyLimit
 from coordinator.serving.crowd import Crowd
-from coordinator.serving.error_shape import INVALID, SERVER, Refusal
 from coordinator.serving.http_limits import HttpLimits
+from coordinator.serving.refusal import Refusal
 
 _CODES: Final = {404: "request.path", 405: "request.method"}
 _PATH_CHARACTERS_MAX: Final = 200
@@ -26,7 +26,7 @@ _PATH_CHARACTERS_MAX: Final = 200
 def make_app(routes: Iterable[BaseRoute], rules: AccessRules, limits: HttpLimits) -> Starlette:
     """Every refusal, and a mistake of ours in a route, is answered in OpenAI's shape."""
     crowd = Middleware(Crowd, requests_max=limits.connections, always=rules.health_paths)
-    return Starlette(
+    app = Starlette(
         routes=list(routes),
         middleware=[
             Middleware(Access, rules=rules, limits=limits),
@@ -35,19 +35,21 @@ def make_app(routes: Iterable[BaseRoute], rules: AccessRules, limits: HttpLimits
         ],
         exception_handlers={HTTPException: _http_error, Exception: _mistake},
     )
+    # A path with one slash more is unknown, and not sent on to what the client said the host is.
+    app.router.redirect_slashes = False
+    return app
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     """What Starlette itself refuses: an unknown path, a method that a path does not take."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = error.headers if isinstance(error, HTTPException) else None
-    kind = INVALID if status < HTTPStatus.INTERNAL_SERVER_ERROR else SERVER
     path = request.url.path[:_PATH_CHARACTERS_MAX]
     message = f"{request.method} {path}: {HTTPStatus(status).phrase}"
-    return Refusal(status, _CODES.get(status, "request.refused"), message, kind).response(headers)
+    return Refusal(status, _CODES.get(status, "request.refused"), message).response(headers)
 
 
 async def _mistake(request: Request, error: Exception) -> Response:
     """Of ours, in a route: the log has it, and the service goes on."""
     sentence = "the server made a mistake; its log tells more"
-    return Refusal(500, "internal.error", sentence, SERVER).response()
+    return Refusal(500, "internal.error", sentence).response()

@@ -11,15 +11,15 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinator.serving.error_shape import SERVER, Refusal
 from coordinator.serving.http_limits import HttpLimits
+from coordinator.serving.refusal import Refusal
 
 # What a client still sends of a body that was refused is read for so long, so that the refusal
 # reaches it instead of a reset connection.
 DISCARD_MS: Final = 1_000
 
 _CROWDED: Final = Refusal(
-    503, "overload.bodies", "the requests being received are too large together", SERVER, retry=True
+    503, "overload.bodies", "the requests being received are too large together"
 )
 
 

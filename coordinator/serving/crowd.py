@@ -11,9 +11,9 @@ from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coordinator.serving.error_shape import SERVER, Refusal
+from coordinator.serving.refusal import Refusal
 
-FULL: Final = Refusal(503, "overload.connections", "too many connections", SERVER, retry=True)
+FULL: Final = Refusal(503, "overload.connections", "too many connections")
 
 
 class Crowd:

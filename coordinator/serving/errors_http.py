@@ -27,6 +27,8 @@ STATUSES: Final[Mapping[str, int]] = {
     "request.not_found": 404,
 }
 JSON_TYPE: Final = "application/json"
+# Told wherever trying again may help.
+RETRY_AFTER_S: Final = 1
 _JSON: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -41,7 +43,7 @@ def error_json(error: TPError) -> dict[str, object]:
     cause = error.cause if isinstance(error, PoisonedError) else error
     told: dict[str, object] = {
         "message": error.message,
-        "type": _type(status),
+        "type": error_type(status),
         "param": error.param if isinstance(error, RequestError) else None,
         "code": error.code,
     }
@@ -55,19 +57,22 @@ def json_bytes(value: object) -> bytes:
     return _JSON.encode(value).encode("utf-8", "backslashreplace")
 
 
-def error_response(error: TPError, retry_after_s: int = 1) -> Response:
-    """Retry-After is told wherever trying again may help."""
+def error_response(error: TPError) -> Response:
+    """The whole answer."""
     status = status_of(error)
     headers = {}
     if isinstance(error, OverloadError) or status == 503:
-        headers["retry-after"] = str(retry_after_s)
+        headers["retry-after"] = str(RETRY_AFTER_S)
     if status in (408, 413):
         # The rest of the body is not read, so the connection can't carry another request.
         headers["connection"] = "close"
     return Response(json_bytes(error_json(error)), status, headers, JSON_TYPE)
 
 
-def _type(status: int) -> str:
+def error_type(status: int) -> str:
+    """OpenAI's `type`, which follows from the status."""
+    if status == 401:
+        return "authentication_error"
     if status == 429:
         return "rate_limit_error"
     return "server_error" if status >= 500 else "invalid_request_error"

@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from coordinator.serving.errors_http import error_json, error_response, json_bytes, status_of
+from coordinator.serving.errors_http import (
+    RETRY_AFTER_S,
+    error_json,
+    error_response,
+    json_bytes,
+    status_of,
+)
 from errors import (
     CapacityError,
     ConfigError,
@@ -46,9 +52,9 @@ REQUEST = "invalid_request_error"
 )
 def test_status_and_shape(error: TPError, status: int, kind: str, retry: bool) -> None:
     assert status_of(error) == status
-    answer = error_response(error, retry_after_s=3)
+    answer = error_response(error)
     assert answer.status_code == status
-    assert answer.headers.get("retry-after") == ("3" if retry else None)
+    assert answer.headers.get("retry-after") == (str(RETRY_AFTER_S) if retry else None)
     told = json.loads(bytes(answer.body))["error"]
     assert told["type"] == kind
     assert told["code"] == error.code

@@ -72,7 +72,7 @@ class GenerateRoute(ABC):
             return
         except TPError as error:
             front.observer.finished("refused", error.code)
-            await self._error(error)(scope, receive, send)
+            await error_response(error)(scope, receive, send)
             return
         stream = prepared.common.stream
         job = front.job(self._shape.id_prefix, self.path, stream, prepared.choices)
@@ -95,7 +95,7 @@ class GenerateRoute(ABC):
             return
         job.raise_mistake()
         if job.error is not None:
-            response = self._error(job.error)
+            response = error_response(job.error)
         else:
             told = self._described(job, self._shape.answer_object)
             told["choices"] = [self._shape.whole(choice) for choice in job.choices]
@@ -120,7 +120,7 @@ class GenerateRoute(ABC):
         if job.error is not None and job.silent:
             # Nothing was sent yet, so the failure can still be the status.
             job.raise_mistake()
-            await self._error(job.error)(exchange.scope, exchange.receive, exchange.send)
+            await error_response(job.error)(exchange.scope, exchange.receive, exchange.send)
             return
         await stream.run(exchange.send, [(ID_HEADER.encode(), job.named.id.encode())])
         job.raise_mistake()
@@ -131,7 +131,7 @@ class GenerateRoute(ABC):
             exchange.job.submit()
         except TPError as refused:
             self._front.observer.finished("refused", refused.code)
-            await self._error(refused)(exchange.scope, exchange.receive, exchange.send)
+            await error_response(refused)(exchange.scope, exchange.receive, exchange.send)
             return False
         self._front.requests.add(exchange.job)
         return True
@@ -143,9 +143,6 @@ class GenerateRoute(ABC):
             "created": job.named.created,
             "model": self._front.served.model_id,
         }
-
-    def _error(self, error: TPError) -> Response:
-        return error_response(error, self._front.options.retry_after_s)
 
 
 async def _until_gone(receive: Receive) -> None:

@@ -17,11 +17,11 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol, Request
 from uvicorn.server import ServerState
 
 from coordinator.serving.crowd import FULL
-from coordinator.serving.error_shape import SERVER, Refusal
 from coordinator.serving.http_limits import CONNECTIONS_RESERVED, HttpLimits
+from coordinator.serving.refusal import Refusal
 from errors import MisuseError
 
-_ENDING: Final = Refusal(503, "overload.stopping", "the service is stopping", SERVER, retry=True)
+_ENDING: Final = Refusal(503, "overload.stopping", "the service is stopping")
 _LATE: Final = Refusal(408, "request.time", "the request did not arrive in time")
 _HEAD: Final = Refusal(431, "request.head", "the request's head is too large")
 _SYNTAX: Final = Refusal(400, "request.http", "this is not a valid HTTP request")

@@ -2,54 +2,47 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
 
 from starlette.responses import Response
 from starlette.types import Send
 
-INVALID: Final = "invalid_request_error"
-AUTHENTICATION: Final = "authentication_error"
-SERVER: Final = "server_error"
-_JSON: Final = "application/json"
-_RETRY_AFTER_S: Final = 1
+from coordinator.serving.errors_http import JSON_TYPE, RETRY_AFTER_S, error_type, json_bytes
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """code: stable, dotted. kind: OpenAI's `type`. retry: whether to say when to come again."""
+    """code: stable, dotted. The status decides the rest: the type, and what headers go with it."""
 
     status: int
     code: str
     message: str
-    kind: str = INVALID
-    retry: bool = False
 
     @property
     def body(self) -> bytes:
-        error = {"message": self.message, "type": self.kind, "param": None, "code": self.code}
-        return json.dumps({"error": error}, allow_nan=False).encode("ascii")
+        kind = error_type(self.status)
+        error = {"message": self.message, "type": kind, "param": None, "code": self.code}
+        return json_bytes({"error": error})
 
     @property
     def headers(self) -> dict[str, str]:
         extra: dict[str, str] = {}
-        if self.retry:
-            extra["retry-after"] = str(_RETRY_AFTER_S)
+        if self.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            extra["retry-after"] = str(RETRY_AFTER_S)
         if self.status == HTTPStatus.UNAUTHORIZED:
             extra["www-authenticate"] = "Bearer"
         return extra
 
     def response(self, extra: Mapping[str, str] | None = None) -> Response:
         headers = {**self.headers, **(extra or {})}
-        return Response(self.body, self.status, headers, media_type=_JSON)
+        return Response(self.body, self.status, headers, media_type=JSON_TYPE)
 
     def raw_headers(self) -> list[tuple[bytes, bytes]]:
         """Of an answer after which the connection is closed."""
         lines = {
-            "content-type": _JSON,
+            "content-type": JSON_TYPE,
             "content-length": str(len(self.body)),
             "connection": "close",
             **self.headers,
