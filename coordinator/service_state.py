@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from coordinator.engine import EngineSnapshot, RankStatus
+from coordinator.engine import EngineSnapshot, Failure, RankStatus
 from errors import PeerError
+from program.plan import PlanLimits
 from program.slots import Resident, SlotTable
 
 
@@ -22,14 +23,7 @@ def state_json(snapshot: EngineSnapshot) -> dict[str, object]:
         if failure is None
         else {"cause": _cause_json(failure.cause), "step": failure.step},
         "in_flight": snapshot.scheduler.in_flight,
-        "limits": {
-            "context_tokens": table.limits.context_tokens,
-            "page_tokens": table.limits.page_tokens,
-            "pages": table.limits.pages,
-            "slots": table.limits.slots,
-            "tokens_per_step": table.limits.tokens_per_step,
-            "vocab_size": table.limits.vocab_size,
-        },
+        "limits": limits_json(table.limits),
         "pages_free": table.free_pages,
         "ranks": [_rank_json(rank) for rank in snapshot.ranks],
         "requests": [
@@ -43,12 +37,32 @@ def state_json(snapshot: EngineSnapshot) -> dict[str, object]:
     }
 
 
+def limits_json(limits: PlanLimits) -> dict[str, object]:
+    """What a request may need, and what there is for all."""
+    return {
+        "context_tokens": limits.context_tokens,
+        "page_tokens": limits.page_tokens,
+        "pages": limits.pages,
+        "slots": limits.slots,
+        "tokens_per_step": limits.tokens_per_step,
+        "vocab_size": limits.vocab_size,
+    }
+
+
+def failure_json(failure: Failure) -> dict[str, object]:
+    """A failure in one object, as docs/spec/http.md H3 has it.
+
+    step: null when it came between steps, or while the ranks were loading.
+    """
+    return _cause_json(failure.cause) | {"step": failure.step}
+
+
 def _cause_json(cause: PeerError) -> dict[str, object]:
     return {
         "code": cause.code,
         "message": cause.message,
-        "phase": cause.phase,
         "rank": cause.rank,
+        "phase": cause.phase,
     }
 
 

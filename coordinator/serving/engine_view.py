@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordinator.engine import EngineSnapshot, Failure, RankStatus
-from coordinator.service_state import slots_json
+from coordinator.engine import EngineSnapshot, RankStatus
+from coordinator.service_state import failure_json, limits_json, slots_json
 from coordinator.serving.served import Phase, RankLoad, RankPhase, Served, Status
 from coordinator.serving.steps import StepLog
 from program.slots import Resident, SlotTable
@@ -18,45 +18,24 @@ def engine_json(served: Served, log: StepLog) -> dict[str, object]:
     status, now = served.status(), served.clock()
     snapshot = status.snapshot
     table = SlotTable.empty(served.limits) if snapshot is None else snapshot.scheduler.table
-    limits = served.limits
+    failure = status.failure
     return {
         "model": served.model_id,
         "program": served.program,
         "world_size": len(status.ranks),
         "epoch": status.epoch,
         "phase": status.phase.value,
-        "failure": failure_json(status.failure),
+        "failure": None if failure is None else failure_json(failure),
         "uptime_s": _seconds(now - log.started_at),
         "progress_age_s": _seconds(now - status.progress_at),
         "restarts": status.restarts,
-        "limits": {
-            "context_tokens": limits.context_tokens,
-            "page_tokens": limits.page_tokens,
-            "pages": limits.pages,
-            "slots": limits.slots,
-            "tokens_per_step": limits.tokens_per_step,
-            "vocab_size": limits.vocab_size,
-        },
+        "limits": limits_json(served.limits),
         "pages_free": table.free_pages,
         "slots": slots_json(table),
         "ranks": [_rank_json(status, load, log, now) for load in status.ranks],
         "requests": [] if snapshot is None else list(_requests_json(snapshot)),
         "steps": log.summaries(STEPS_SHOWN),
         "tokens_total": log.tally.sampled,
-    }
-
-
-def failure_json(failure: Failure | None) -> dict[str, object] | None:
-    """step: None when it came between steps, or while the ranks were loading."""
-    if failure is None:
-        return None
-    cause = failure.cause
-    return {
-        "code": cause.code,
-        "message": cause.message,
-        "rank": cause.rank,
-        "phase": cause.phase,
-        "step": failure.step,
     }
 
 

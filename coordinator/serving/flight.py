@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from coordinator.engine import EngineSnapshot, Failure
-from coordinator.service_state import state_json
+from coordinator.service_state import failure_json, state_json
 from coordinator.serving.bounded_file import BoundedFile
-from coordinator.serving.engine_view import failure_json
 from coordinator.serving.stacks import thread_stacks
 from coordinator.serving.step_view import span_json, summary_json
 from coordinator.serving.trace_jsonl import frame_json, json_line
@@ -111,7 +110,7 @@ def _values(
         "program": crash.program,
         "source": crash.source,
     }
-    yield {"type": "failure", **(failure_json(crash.failure) or {})}
+    yield {"type": "failure", **failure_json(crash.failure)}
     yield {"type": "state", "state": None if crash.snapshot is None else state_json(crash.snapshot)}
     for step in steps:
         spans = [span_json(span, step.start) for span in step.spans()]

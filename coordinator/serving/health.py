@@ -13,9 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from coordinator.engine import Failure
+from coordinator.service_state import failure_json
 from coordinator.serving.served import Phase, RankLoad, RankPhase, Served, Status
-from errors import PeerError
 
 HEALTH_PATHS: Final = frozenset({"/livez", "/readyz", "/startupz"})
 _NOT_CONNECTED: Final = {
@@ -96,18 +95,6 @@ def first_reason(status: Status) -> Json | None:
             message = f"rank {rank.rank} {_NOT_CONNECTED[rank.phase]}"
             return _reason(f"rank.{rank.phase.value}", message, rank=rank.rank)
     return None
-
-
-def failure_json(failure: Failure) -> Json:
-    """A failure as clients see it. step: null when it came between steps."""
-    cause: PeerError = failure.cause
-    return {
-        "code": cause.code,
-        "message": cause.message,
-        "rank": cause.rank,
-        "phase": cause.phase,
-        "step": failure.step,
-    }
 
 
 def _reason(code: str, message: str, rank: int | None = None) -> Json:
