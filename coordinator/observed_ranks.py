@@ -37,17 +37,19 @@ class ObservedRanks:
         observer.began(world_size, timer.doing)
 
     def step(self, plan: StepPlan) -> StepReport:
-        """See `engine.Ranks.step`. The observer is told of a failed step too."""
+        """See `engine.Ranks.step`. The observer is told of a failed step too.
+
+        Of a mistake of ours it is not: such a step neither has a result nor is a rank's failure.
+        """
         first_frame = self._recorder.frames
         start = self._timer.begin()
-        failure: PeerError | None = None
         try:
-            return self._ranks.step(plan)
+            report = self._ranks.step(plan)
         except PeerError as cause:
-            failure = cause
+            self._tell(plan, start, first_frame, cause)
             raise
-        finally:
-            self._tell(plan, start, first_frame, failure)
+        self._tell(plan, start, first_frame, None)
+        return report
 
     def wait(self, deadline: float) -> None:
         """See `engine.Ranks.wait`."""
