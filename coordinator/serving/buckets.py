@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 # Upper bounds in seconds, by 1, 2.5, 5 from the fastest phase of a small model to a full deadline.
@@ -34,11 +34,6 @@ class Buckets:
         """Count one value."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self._total += value
-
-    def observe_all(self, values: Iterable[float]) -> None:
-        """Count each."""
-        for value in values:
-            self.observe(value)
 
     def filled(self) -> Filled:
         """Cumulative, as Prometheus wants it."""

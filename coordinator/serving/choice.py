@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.request import Finished, Outcome, Token
+from coordinator.request import Finished, Outcome
 from coordinator.serving.generation import Generation
 from coordinator.submission import Submission
 from errors import MisuseError, TPError
@@ -70,7 +70,7 @@ class Choice:
             "seed": sampling.seed if sampling.temperature > 0 else None,
         }
 
-    def count(self, token: Token, at: float) -> None:
+    def count(self, at: float) -> None:
         """A token was published at this time."""
         if self.first is None:
             self.first = at

@@ -23,9 +23,8 @@ def choice(temperature: float = 0.0) -> Choice:
 
 def told(subject: Choice, *times: float) -> dict[str, object]:
     for index, at in enumerate(times):
-        token = Token(0, index, index, 1, None, ())
-        subject.generation.feed(token)
-        subject.count(token, at)
+        subject.generation.feed(Token(0, index, index, 1, None, ()))
+        subject.count(at)
     return subject.timings()
 
 

@@ -129,7 +129,7 @@ class Job:
         else:
             self._observer.inter_token(at - choice.last)
         delta = choice.generation.feed(token)
-        choice.count(token, at)
+        choice.count(at)
         if delta.stops:
             self._end(choice, RequestEvent.STOP)
         self._tell(choice, delta)
@@ -139,8 +139,8 @@ class Job:
     def _finished(self, choice: Choice, finished: Finished) -> None:
         choice.finished = finished
         error = error_of(finished)
-        told = self.error or error
-        code = None if error is None or told is None else told.code
+        # The body's first reason, where this end only follows from it.
+        code = None if error is None else (self.error or error).code
         self._observer.finished(finished.outcome.value, code)
         if error is not None:
             self.fail(error)
