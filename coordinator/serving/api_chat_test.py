@@ -157,6 +157,9 @@ def test_tokens_and_back(server: ApiServer) -> None:
             "token_strs": [TEXT.name(token) for token in ids],
         }
         assert http.post("/detokenize", json={"tokens": ids}).json() == {"prompt": "né"}
+        nothing = dict.fromkeys(("messages", "add_generation_prompt", "chat_template_kwargs"))
+        told = http.post("/tokenize", json={"prompt": "né"} | nothing).json()
+        assert told["tokens"] == ids
         chat = {"messages": [{"role": "user", "content": "x"}], "add_generation_prompt": False}
         told = http.post("/tokenize", json=chat).json()
         assert told["tokens"] == TEXT.encode("user: x\n")
@@ -167,7 +170,9 @@ def test_tokens_and_back(server: ApiServer) -> None:
             ("/tokenize", {"prompt": "x", "add_special_tokens": True}, "add_special_tokens"),
             ("/tokenize", {"prompt": "x", "messages": []}, "messages"),
             ("/tokenize", {"prompt": "x", "extra": 1}, "extra"),
+            ("/tokenize", {"prompt": None, "messages": None}, "prompt"),
             ("/detokenize", {}, "tokens"),
+            ("/detokenize", {"tokens": None}, "tokens"),
             ("/detokenize", {"tokens": [1024]}, "tokens"),
             ("/detokenize", {"tokens": ["a"]}, "tokens"),
             ("/detokenize", {"tokens": [], "model": "x"}, "model"),

@@ -142,6 +142,14 @@ CHATS: list[tuple[str, object, str]] = [
         [{"role": "assistant", "content": "x", "tool_calls": [{}]}],
         UNSUPPORTED,
     ),
+    *[
+        (
+            f"messages[0].{key}",
+            [{"role": "assistant", "content": "x", key: value}],
+            UNSUPPORTED,
+        )
+        for key, value in (("tool_calls", 0), ("refusal", False), ("audio", {}))
+    ],
     ("logprobs", 2, TYPE),
     ("top_logprobs", 2, UNSUPPORTED),
     ("tools", [{"type": "function"}], UNSUPPORTED),
@@ -287,6 +295,16 @@ def test_the_type_of_the_body(http: httpx2.Client, path: str) -> None:
         )
     typed = {"content-type": "Application/JSON; charset=utf-8"}
     assert http.post("/tokenize", content=b'{"prompt":"x"}', headers=typed).status_code == 200
+
+
+@pytest.mark.parametrize("path", [COMPLETIONS, CHAT, "/tokenize", "/detokenize"])
+def test_a_body_that_is_packed(http: httpx2.Client, path: str) -> None:
+    typed = {"content-type": "application/json"}
+    for coding in ("gzip", "deflate, gzip", "x"):
+        answer = http.post(path, content=b"{}", headers=typed | {"content-encoding": coding})
+        refused(answer, 415, "request.media_type", "content-encoding")
+    plain = typed | {"content-encoding": "Identity"}
+    assert http.post("/tokenize", content=b'{"prompt":"x"}', headers=plain).status_code == 200
 
 
 def test_the_size_of_the_body(http: httpx2.Client) -> None:

@@ -96,7 +96,7 @@ def _message(value: object, name: str) -> Message:
     if author is not None:
         message["name"] = author
     for key in _EMPTY_KEYS:
-        if fields.take(key):
+        if fields.take(key) not in (None, "", []):
             raise unsupported(fields.name(key), "is not supported: messages are text")
     fields.end()
     return message

@@ -200,6 +200,22 @@ BROKEN = {
     "a line without end": (b"GET /" + b"a" * 40_000, 431, "request.head"),
     "a large header": (GET[:-2] + b"X: " + b"a" * 40_000, 431, "request.head"),
     "many headers": (GET[:-2] + b"X: y\r\n" * 200 + b"\r\n", 431, "request.head"),
+    "a large head in one piece": (
+        GET[:-2] + b"X: " + b"a" * 33_000 + b"\r\n\r\n",
+        431,
+        "request.head",
+    ),
+    "a large target": (
+        GET.replace(b"small", b"small?" + b"a" * 33_000),
+        431,
+        "request.head",
+    ),
+    "a length and chunks": (
+        POST[:-2] + b"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        400,
+        "request.http",
+    ),
+    "a slash more": (GET.replace(b"small", b"small/"), 404, "request.path"),
     "an unknown path": (GET.replace(b"small", b"smaller"), 404, "request.path"),
     "an unknown method": (GET.replace(b"GET", b"PUT"), 405, "request.method"),
     "a mistake of ours": (GET.replace(b"small", b"mistake"), 500, "internal.error"),

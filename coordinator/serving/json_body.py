@@ -24,6 +24,7 @@ async def read_object(scope: Scope, receive: Receive, options: ApiOptions) -> Js
     Raises RequestError: request.media_type, request.body_size, request.time, request.syntax.
     """
     _check_media_type(scope)
+    _check_coding(scope)
     try:
         async with asyncio.timeout(options.body_ms / 1000):
             data = await _read(scope, receive, options.body_bytes_max)
@@ -50,6 +51,16 @@ def _check_media_type(scope: Scope) -> None:
                 return
     rule = "must be application/json"
     raise RequestError("request.media_type", f"content-type: {rule}", param="content-type")
+
+
+def _check_coding(scope: Scope) -> None:
+    """What is packed is not unpacked, and not taken for what it holds."""
+    for name, value in scope["headers"]:
+        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            rule = "must be absent or identity"
+            raise RequestError(
+                "request.media_type", f"content-encoding: {rule}", param="content-encoding"
+            )
 
 
 async def _read(scope: Scope, receive: Receive, bytes_max: int) -> bytes:

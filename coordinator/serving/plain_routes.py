@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +19,8 @@ from coordinator.serving.json_body import ClientGone, read_object
 from coordinator.serving.parameters import take_model, token_ids
 from errors import RequestError, TPError
 from program.strict_json import JsonObject
+
+_OF_CONVERSATIONS: Final = ("messages", "add_generation_prompt", "chat_template_kwargs")
 
 Json = dict[str, object]
 BodyHandler = Callable[[JsonObject], Awaitable[Json]]
@@ -98,9 +101,13 @@ class _Tokens:
         strings = fields.boolean("return_token_strs")
         text = fields.text("prompt")
         if text is None:
-            if "messages" not in body:
+            if body.get("messages") is None:
                 raise missing("prompt")
             text = await self._front.render(take_conversation(fields))
+        else:
+            for key in _OF_CONVERSATIONS:
+                if body.get(key) is None:
+                    fields.take(key)
         fields.end()
         ids = await self._front.encode(text)
         pieces = [self._front.text.name(token_id) for token_id in ids] if strings else None
@@ -115,7 +122,7 @@ class _Tokens:
         """Text of token ids; special tokens are no text."""
         fields = Fields(body)
         take_model(fields, self._front.served.model_id)
-        if "tokens" not in body:
+        if body.get("tokens") is None:
             raise missing("tokens")
         tokens = fields.array("tokens", self._front.options.body_bytes_max)
         fields.end()
