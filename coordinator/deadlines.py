@@ -45,6 +45,7 @@ WAITS: Final = (
     Wait("gone rank", 250, FIXED, "an awaited rank answers although another has gone"),
     Wait("undue read", 250, FIXED, "what a rank says while nothing is due is read"),
     Wait("flush", 1_000, FIXED, "at the end, clients read what they were told"),
+    Wait("traces", 5_000, FIXED, "at the end, trace files take the steps that wait"),
     Wait("accept pause", 1_000, FIXED, "no client is accepted after descriptors ran out"),
     Wait("liveness", 50, FIXED, "at start-up, one look whether a worker has ended already"),
     Wait("state", 5_000, "state --timeout-ms", "`state` has its answer"),

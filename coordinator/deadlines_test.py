@@ -49,7 +49,7 @@ CONSTANTS_MS = {
     "worker hang-up": 1000 * worker.hangup.GRACE_S,
 }
 # The table itself is where these are read from.
-FROM_THE_TABLE = {"release", "flush"}
+FROM_THE_TABLE = {"release", "flush", "traces"}
 
 
 def test_the_document_shows_the_table() -> None:

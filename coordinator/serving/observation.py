@@ -95,7 +95,8 @@ class Observation:
 
     def close(self) -> None:
         """End the trace files; may be called again."""
-        self._writer.close()
+        if not self._writer.close():
+            self._tell("the traces could not be written to their end in time")
 
     def _failed(self, epoch: int, failure: Failure, served: Served, recorder: Recorder) -> None:
         self.metrics.failed(failure.cause.code, failure.cause.rank)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from threading import Condition, Thread
 from typing import Final, Protocol
 
+from coordinator.deadlines import default_ms
 from coordinator.step_timing import Doing, ObservedStep
 
 # Steps that wait, and the bytes of their frames, which they keep alive.
@@ -33,11 +34,20 @@ class TraceFile(Protocol):
 
 
 class TraceWriter:
-    """Implements `StepObserver`. lost: told the sink's name for each step that is lost."""
+    """Implements `StepObserver`. lost: told the sink's name for each step that is lost.
 
-    def __init__(self, files: Sequence[TraceFile], lost: Callable[[str], None]) -> None:
+    close_s: how long `close` waits for a disk.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[TraceFile],
+        lost: Callable[[str], None],
+        close_s: float = default_ms("traces") / 1000,
+    ) -> None:
         self._files = tuple(files)
         self._lost = lost
+        self._close_s = close_s
         self._waiting: deque[tuple[int, int, ObservedStep]] = deque()
         self._bytes = 0
         self._epoch = 0
@@ -46,6 +56,11 @@ class TraceWriter:
         self._thread = Thread(target=self._run, name="trace", daemon=True)
         if self._files:
             self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Steps in the queue."""
+        return len(self._waiting)
 
     def epoch_began(self, epoch: int) -> None:
         """Steps that follow are of the group that began in this epoch."""
@@ -70,13 +85,24 @@ class TraceWriter:
         for file in self._files:
             self._lost(file.sink)
 
-    def close(self) -> None:
-        """Write what waits and end the files; may be called again."""
+    def close(self) -> bool:
+        """Write what waits and end the files; may be called again.
+
+        False when the disk did not take all of it in time: what still waits then is lost.
+        """
         with self._wake:
             self._closed = True
             self._wake.notify()
-        if self._files:
-            self._thread.join()
+        if not self._files:
+            return True
+        self._thread.join(self._close_s)
+        with self._wake:
+            late = len(self._waiting)
+            self._waiting.clear()
+        for file in self._files:
+            for _ in range(late):
+                self._lost(file.sink)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while True:

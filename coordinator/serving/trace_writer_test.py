@@ -113,6 +113,22 @@ def test_after_the_end_steps_are_lost() -> None:
     assert (file.taken, lost["trace"]) == ([], 1)
 
 
+def test_the_end_does_not_wait_for_a_disk_that_takes_nothing() -> None:
+    file, lost = Noting(), Counter[str]()
+    writer = TraceWriter([file], lambda sink: lost.update([sink]), close_s=0.05)
+    file.going.clear()
+    for number in range(3):
+        writer.stepped(observed(number))
+    # The writer has the first one in its hands.
+    wait_until(lambda: writer.waiting == 2)
+    assert not writer.close()
+    assert (file.closed, lost["trace"]) == (0, 2)
+    file.going.set()
+    wait_until(lambda: file.closed == 1)
+    assert writer.close()
+    assert file.taken == [(0, 0)]
+
+
 def lines_of(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
