@@ -100,6 +100,8 @@ class FakeEngineServer:
             return
         self._server.should_exit = True
         self._thread.join(START_S)
+        if self._thread.is_alive():
+            raise RuntimeError("the fake server did not end")
         self._server = self._thread = None
 
     def _app(self) -> Starlette:

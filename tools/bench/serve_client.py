@@ -27,6 +27,8 @@ UNREACHABLE: Final = "unreachable"
 _EVENT_END: Final = b"\n\n"
 _LAST_EVENT: Final = b"data: [DONE]"
 _BODY_BYTES_MAX: Final = 64 << 20
+# What was sent to a server that reads no more is given up after so long.
+_CLOSE_S: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -157,8 +159,10 @@ class _Exchange:
 
     async def __aexit__(self, *_: object) -> None:
         self._writer.close()
-        with suppress(OSError):
-            await self._writer.wait_closed()
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await self._writer.wait_closed()
+        self._writer.transport.abort()
 
     def send(self, method: str, path: str, body: bytes) -> None:
         self._writer.write(self._endpoint.head(method, path, body))

@@ -74,7 +74,7 @@ class Load:
         await self._clients(work)
 
     async def storm(self) -> None:
-        """Most clients leave: at once, while they wait, or after some tokens. The rest stay."""
+        """Most clients leave: right after sending, or after some tokens. The rest stay."""
 
         async def leaving() -> None:
             patience = self._random.choice([0, 1, 2, self.asking.tokens // 2, None])

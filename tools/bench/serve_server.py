@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,8 +76,8 @@ def own_server(program: Program, arguments: Sequence[str]) -> Iterator[Started]:
             raise TPError("process.exit", f"the server ended with {code}")
     finally:
         process.kill()
-        process.wait()
-        reader.join()
+        process.wait(_END_S)
+        reader.join(_END_S)
 
 
 def _read(process: subprocess.Popen[str], lines: Queue[str | None]) -> None:
@@ -90,9 +91,10 @@ def _read(process: subprocess.Popen[str], lines: Queue[str | None]) -> None:
 
 def _url(lines: Queue[str | None]) -> str:
     said: list[str] = []
+    deadline = time.monotonic() + _START_S
     while True:
         try:
-            line = lines.get(timeout=_START_S)
+            line = lines.get(timeout=max(0.0, deadline - time.monotonic()))
         except Empty:
             raise TPError("process.start", f"not ready after {_START_S:g} s") from None
         if line is None:
