@@ -5,8 +5,8 @@ from __future__ import annotations
 from starlette.routing import BaseRoute, Route
 
 from coordinator.serving.api_options import ApiOptions
+from coordinator.serving.completion_routes import ChatRoute, CompletionRoute
 from coordinator.serving.front import Front
-from coordinator.serving.generate_routes import ChatRoute, CompletionRoute
 from coordinator.serving.plain_routes import plain_routes
 from coordinator.serving.request_observer import NoObserver, RequestObserver
 from coordinator.serving.served import Served

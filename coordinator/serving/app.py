@@ -15,9 +15,9 @@ from starlette.routing import BaseRoute
 
 from coordinator.serving.access import Access, AccessRules
 from coordinator.serving.body_limit import BodyLimit
-from coordinator.serving.crowd import Crowd
 from coordinator.serving.http_limits import HttpLimits
 from coordinator.serving.refusal import Refusal
+from coordinator.serving.request_limit import RequestLimit
 
 _CODES: Final = {404: "request.path", 405: "request.method"}
 _PATH_CHARACTERS_MAX: Final = 200
@@ -25,12 +25,11 @@ _PATH_CHARACTERS_MAX: Final = 200
 
 def make_app(routes: Iterable[BaseRoute], rules: AccessRules, limits: HttpLimits) -> Starlette:
     """Every refusal, and a mistake of ours in a route, is answered in OpenAI's shape."""
-    crowd = Middleware(Crowd, requests_max=limits.connections, always=rules.health_paths)
     app = Starlette(
         routes=list(routes),
         middleware=[
             Middleware(Access, rules=rules, limits=limits),
-            crowd,
+            Middleware(RequestLimit, requests_max=limits.connections, always=rules.health_paths),
             Middleware(BodyLimit, limits=limits),
         ],
         exception_handlers={HTTPException: _http_error, Exception: _mistake},

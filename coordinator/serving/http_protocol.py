@@ -16,9 +16,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from coordinator.serving.crowd import FULL
 from coordinator.serving.http_limits import CONNECTIONS_RESERVED, HttpLimits
 from coordinator.serving.refusal import Refusal
+from coordinator.serving.request_limit import FULL
 from errors import MisuseError
 
 _ENDING: Final = Refusal(503, "overload.stopping", "the service is stopping")

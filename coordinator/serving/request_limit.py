@@ -16,7 +16,7 @@ from coordinator.serving.refusal import Refusal
 FULL: Final = Refusal(503, "overload.connections", "too many connections")
 
 
-class Crowd:
+class RequestLimit:
     """ASGI middleware. requests_max: at once, besides those for the paths in `always`."""
 
     def __init__(self, app: ASGIApp, requests_max: int, always: Collection[str]) -> None:

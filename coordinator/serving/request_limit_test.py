@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from coordinator.serving.crowd import Crowd
+from coordinator.serving.request_limit import RequestLimit
 
 HEALTH = "/health"
 
@@ -22,7 +22,7 @@ class Service:
     def __init__(self) -> None:
         self.going = asyncio.Event()
         self.answered: list[int] = []
-        self.crowd = Crowd(self.app, 2, {HEALTH})
+        self.limit = RequestLimit(self.app, 2, {HEALTH})
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.going.wait()
@@ -36,17 +36,17 @@ class Service:
 
     def ask(self, path: str) -> asyncio.Task[None]:
         scope = {"type": "http", "path": path}
-        return asyncio.get_running_loop().create_task(self.crowd(scope, _unused, self._send))
+        return asyncio.get_running_loop().create_task(self.limit(scope, _unused, self._send))
 
 
-async def _crowded(paths: list[str]) -> Service:
+async def _at_once(paths: list[str]) -> Service:
     service = Service()
     tasks = [service.ask(path) for path in paths]
     await asyncio.sleep(0)
-    assert service.crowd.requests == min(2, sum(path != HEALTH for path in paths))
+    assert service.limit.requests == min(2, sum(path != HEALTH for path in paths))
     service.going.set()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert service.crowd.requests == 0
+    assert service.limit.requests == 0
     return service
 
 
@@ -60,7 +60,7 @@ async def _crowded(paths: list[str]) -> Service:
     ],
 )
 def test_at_once(paths: list[str], expected: list[int]) -> None:
-    service = asyncio.run(_crowded(paths))
+    service = asyncio.run(_at_once(paths))
     assert service.answered == expected
 
 
