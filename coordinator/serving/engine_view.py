@@ -35,7 +35,7 @@ def engine_json(served: Served, log: StepLog) -> dict[str, object]:
         "ranks": [_rank_json(status, load, log, now) for load in status.ranks],
         "requests": [] if snapshot is None else list(_requests_json(snapshot)),
         "steps": log.summaries(STEPS_SHOWN),
-        "tokens_total": log.tally.sampled,
+        "tokens_total": log.sampled,
     }
 
 

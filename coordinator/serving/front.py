@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from coordinator.serving.api_options import ApiOptions
@@ -66,6 +66,5 @@ class Front:
         """The loop exists from the first request on."""
         loop = asyncio.get_running_loop()
         if self._bridge is None or self._bridge.loop is not loop:
-            clock: Callable[[], float] = self.served.clock
-            self._bridge = Bridge(loop, clock)
+            self._bridge = Bridge(loop, self.served.clock)
         return self._bridge

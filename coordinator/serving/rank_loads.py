@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -100,10 +100,7 @@ class RankLoads:
 
     def loaded(self) -> None:
         """Every rank has said so."""
-        self._known = tuple(
-            _Known(known.pid, RankPhase.READY, known.base_bytes, known.due_bytes)
-            for known in self._known
-        )
+        self._known = tuple(replace(known, phase=RankPhase.READY) for known in self._known)
         self.seen()
 
     def seen(self) -> None:
@@ -112,18 +109,16 @@ class RankLoads:
 
     def ended(self) -> None:
         """The processes have been ended."""
-        self._known = tuple(
-            _Known(known.pid, RankPhase.GONE, known.base_bytes, known.due_bytes)
-            for known in self._known
-        )
+        self._known = tuple(replace(known, phase=RankPhase.GONE) for known in self._known)
 
     def ranks(self) -> tuple[RankLoad, ...]:
         """All ranks as they are now; costs one small read per rank."""
         return tuple(self._rank(rank, known) for rank, known in enumerate(self._known))
 
     def _rank(self, rank: int, known: _Known) -> RankLoad:
-        gone = known.phase is RankPhase.GONE or known.pid is None
-        found = None if gone or known.pid is None else self._look(known.pid)
+        found = None
+        if known.pid is not None and known.phase is not RankPhase.GONE:
+            found = self._look(known.pid)
         phase = known.phase
         if known.pid is not None and found is None:
             phase = RankPhase.GONE

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 from typing import Final
 
@@ -21,17 +21,10 @@ STEPS_MAX: Final = 512
 NOTES_MAX: Final = 200_000
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Since the service started, over all groups. sampled: tokens made in complete steps."""
-
-    steps: int = 0
-    sampled: int = 0
-
-
 class StepLog:
     """Implements `StepObserver`. clock: that of the observed times; started_at: its first reading.
 
+    sampled: tokens made in complete steps since the service started, over all groups.
     steps_max, notes_max: how many steps are kept, and how many notes of theirs; the newest always.
     """
 
@@ -41,15 +34,14 @@ class StepLog:
         steps_max: int = STEPS_MAX,
         notes_max: int = NOTES_MAX,
     ) -> None:
-        self.clock = clock
         self.started_at = clock()
+        self.sampled = 0
         self._steps_max = steps_max
         self._notes_max = notes_max
         self._steps: deque[ObservedStep] = deque()
         self._notes = 0
         # Of how many of the newest steps some frames are kept.
         self._with_frames = 0
-        self._tally = Tally()
         self._doing: Doing = _idle
         # Of the steps shown last, so that whoever looks often costs little.
         self._summaries: dict[int, dict[str, object]] = {}
@@ -79,16 +71,10 @@ class StepLog:
                 steps[at] = replace(steps[at], records=())
                 self._with_frames -= 1
             if step.failure is None:
-                sampled = sum(row.artifact is not None for row in step.plan.rows)
-                self._tally = Tally(self._tally.steps + 1, self._tally.sampled + sampled)
+                self.sampled += sum(row.artifact is not None for row in step.plan.rows)
 
     def _is_full(self) -> bool:
         return len(self._steps) > self._steps_max or self._notes > self._notes_max
-
-    @property
-    def tally(self) -> Tally:
-        """Of the whole service."""
-        return self._tally
 
     def recent(self, count: int) -> tuple[ObservedStep, ...]:
         """The last steps of the running group, oldest first."""

@@ -7,7 +7,7 @@ import pytest
 from coordinator.fake_ranks import FakeClock
 from coordinator.serving.fake_steps import FRAMES, observed
 from coordinator.serving.step_view import summary_json
-from coordinator.serving.steps import STEPS_MAX, StepLog, Tally
+from coordinator.serving.steps import STEPS_MAX, StepLog
 from coordinator.step_timing import IDLE
 from errors import ProtocolError
 from wire.recorder import Recorder
@@ -30,7 +30,7 @@ def test_the_last_steps_are_kept(log: StepLog) -> None:
     assert numbers(log) == [3, 4, 5, 6, 7]
     assert numbers(log, 2) == [6, 7]
     assert [number for number in range(-1, 9) if log.find(number)] == [3, 4, 5, 6, 7]
-    assert log.tally == Tally(steps=8, sampled=8)
+    assert log.sampled == 8
     assert STEPS_MAX == 512
 
 
@@ -81,14 +81,14 @@ def test_a_new_group_counts_its_steps_from_0_and_tokens_go_on(log: StepLog) -> N
     assert log.summaries(9) == []
     log.stepped(observed(0, start=100.0))
     assert [summary["at_s"] for summary in log.summaries(9)] == [0.0]
-    assert log.tally.steps == 4
+    assert log.sampled == 4
     assert log.doing(1) == "rank 1"
 
 
 def test_a_failed_step_is_kept_and_not_counted(log: StepLog) -> None:
     log.stepped(observed(0, failure=GONE))
     assert numbers(log) == [0]
-    assert log.tally == Tally()
+    assert log.sampled == 0
 
 
 def test_summaries_are_those_of_the_steps_and_made_once(log: StepLog) -> None:
