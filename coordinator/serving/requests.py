@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from coordinator.engine import EngineSnapshot
+from coordinator.request import RequestState
 from coordinator.serving.choice import Choice
 from coordinator.serving.job import Job
 from coordinator.serving.served import Served
 from errors import TPError
+from program.slots import Resident
 
 # How often the queue is looked at while a request waits in it: times of admission are this exact.
 LOOK_S: Final = 0.02
@@ -46,11 +48,32 @@ class LiveRequests:
 
     def listing(self) -> list[dict[str, object]]:
         """In order of arrival."""
-        snapshot = self._served.status().snapshot
-        return [shown(job, snapshot) for job in self._jobs.values()]
+        return self._shown(self._jobs.values())
 
     def shown(self, job: Job) -> dict[str, object]:
-        return shown(job, self._served.status().snapshot)
+        """One entry of the listing."""
+        (entry,) = self._shown([job])
+        return entry
+
+    def _shown(self, jobs: Iterable[Job]) -> list[dict[str, object]]:
+        snapshot = self._served.status().snapshot
+        states: Mapping[int, RequestState] = {}
+        residents: Mapping[int, Resident] = {}
+        if snapshot is not None:
+            states = dict(snapshot.scheduler.states)
+            held = snapshot.scheduler.table.residents
+            residents = {resident.request_id: resident for resident in held}
+        return [
+            {
+                "id": job.named.id,
+                "object": "request",
+                "endpoint": job.named.endpoint,
+                "created": job.named.created,
+                "stream": job.named.stream,
+                "choices": [_shown_choice(choice, states, residents) for choice in job.choices],
+            }
+            for job in jobs
+        ]
 
     def _schedule(self) -> None:
         if self._timer is None and self._watched:
@@ -85,32 +108,18 @@ class LiveRequests:
         return self._queue_s is not None and now - choice.arrived > self._queue_s
 
 
-def shown(job: Job, snapshot: EngineSnapshot | None) -> dict[str, object]:
-    """A job as `GET /v1/requests` tells it."""
-    choices = [_shown_choice(choice, snapshot) for choice in job.choices]
-    return {
-        "id": job.named.id,
-        "object": "request",
-        "endpoint": job.named.endpoint,
-        "created": job.named.created,
-        "stream": job.named.stream,
-        "choices": choices,
-    }
-
-
-def _shown_choice(choice: Choice, snapshot: EngineSnapshot | None) -> dict[str, object]:
+def _shown_choice(
+    choice: Choice, states: Mapping[int, RequestState], residents: Mapping[int, Resident]
+) -> dict[str, object]:
     """state: the engine's; `waiting` too before it has looked, `finished` once it has ended.
 
     computed_tokens: positions whose state the ranks hold.
     """
-    state, computed = "finished" if choice.finished is not None else "waiting", 0
-    if snapshot is not None and choice.request_id is not None:
-        known = dict(snapshot.scheduler.states).get(choice.request_id)
-        if known is not None:
-            state = known.value
-        held = snapshot.scheduler.table.find(choice.request_id)
-        if held is not None:
-            computed = held[1].computed_tokens
+    state, computed = "waiting" if choice.finished is None else "finished", 0
+    if choice.request_id is not None:
+        known, held = states.get(choice.request_id), residents.get(choice.request_id)
+        state = state if known is None else known.value
+        computed = 0 if held is None else held.computed_tokens
     return {
         "index": choice.index,
         "request_id": choice.request_id,
