@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from errors import MisuseError
 from program.plan import INTEGER_MAX
 from tools.bench.ab_overlap import (
     Evidence,
@@ -78,7 +79,7 @@ def measure(engine: TurnedEngine, traffic: Traffic) -> tuple[Values, Mixed]:
         for kind, measured in found.items():
             _add(values, kind, measured)
     if mixed is None:
-        raise ValueError("repeats must be at least 1")
+        raise MisuseError("traffic that is not repeated shows nothing")
     return values, mixed
 
 
