@@ -17,7 +17,6 @@ from tools.lint.finding import Finding
 
 # From the top-level module to the wheel that provides it.
 WHEELS = {
-    "anyio": "anyio",
     "google": "protobuf",
     "h11": "h11",
     "httpx2": "httpx2",
@@ -28,7 +27,6 @@ WHEELS = {
     "openai": "openai",
     "prometheus_client": "prometheus-client",
     "pytest": "pytest",
-    "rich": "rich",
     "runfiles": "bazel-runfiles",
     "starlette": "starlette",
     "tokenizers": "tokenizers",

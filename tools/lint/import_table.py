@@ -49,7 +49,7 @@ TABLE = {
     # The HTTP front end: whatever serves, renders and measures requests, and no arrays.
     "coordinator/serving": _allowed(
         "errors identity manifest program wire",
-        "anyio h11 jinja2 prometheus_client rich starlette tokenizers uvicorn",
+        "h11 jinja2 prometheus_client starlette tokenizers uvicorn",
         tests="model simulation tools worker",
     ),
     "simulation": _allowed("coordinator errors identity manifest model program wire worker"),
