@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -72,6 +73,7 @@ def read_http(
     def path(typed: str | None) -> Path | None:
         return None if typed is None else context.path(typed)
 
+    _check_traces(path(values.trace), path(values.chrome_trace), problems)
     queue, linger, request = (default_ms(name) for name in ("queue", "linger", "request"))
     policy = optional_word("--restart-policy", values.restart_policy, POLICIES, problems)
     return HttpOptions(
@@ -88,6 +90,18 @@ def read_http(
         chrome_trace=path(values.chrome_trace),
         dump_dir=path(values.dump_dir),
     )
+
+
+def _check_traces(
+    trace: Path | None, chrome_trace: Path | None, problems: list[ConfigProblem]
+) -> None:
+    """Two writers of one file would leave neither trace."""
+    if trace is None or chrome_trace is None:
+        return
+    taken = [os.path.realpath(name) for name in (trace, f"{trace}.1")]
+    if os.path.realpath(chrome_trace) in taken:
+        rule = "must be neither the file of --trace nor the older one beside it"
+        problems.append(ConfigProblem("--chrome-trace", shown(str(chrome_trace)), rule))
 
 
 def _connections(values: argparse.Namespace, problems: list[ConfigProblem]) -> int | None:

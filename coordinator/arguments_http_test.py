@@ -93,6 +93,8 @@ def test_loopback_needs_nothing(typed: str, host: str) -> None:
         ("--restart-policy always", ["--restart-policy"]),
         ("--control unix:s --host ::1 --allow-remote", ["--allow-remote", "--host"]),
         ("--control unix:s --trace t", ["--trace"]),
+        ("--trace t --chrome-trace x/../t", ["--chrome-trace"]),
+        ("--trace t --chrome-trace t.1", ["--chrome-trace"]),
     ],
 )
 def test_refused(line: str, expected: list[str]) -> None:

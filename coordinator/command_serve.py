@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from types import FrameType
 from typing import Final, TextIO
 
@@ -190,6 +190,7 @@ def signals_taken(handler: Callable[[int, FrameType | None], None]) -> Iterator[
 
 
 def say(log: TextIO, text: str) -> None:
-    """At once."""
-    log.write(text)
-    log.flush()
+    """At once. A log that can't be written must not end the service: that is lost."""
+    with suppress(OSError):
+        log.write(text)
+        log.flush()

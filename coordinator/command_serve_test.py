@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from coordinator.arguments_serve import read_serve
-from coordinator.command_serve import Serving
+from coordinator.command_serve import Serving, say
 from coordinator.engine import Engine
 from coordinator.engine_inbox import Inbox
 from coordinator.fake_ranks import LIMITS, FakeClock, FakeRanks, ListOutbox
@@ -150,3 +150,16 @@ def test_leaving_early_ends_the_engine_first(parties: Parties) -> None:
         time.sleep(0.2)
     assert parties.ranks.killed.is_set()
     assert parties.engine.done
+
+
+def test_a_log_that_can_not_be_written_ends_nothing() -> None:
+    """Also not where it takes the text and fails when it passes it on."""
+
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    log = Full()
+    say(log, "one\n")
+    say(log, "two\n")
+    assert log.getvalue() == "one\ntwo\n"

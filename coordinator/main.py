@@ -185,6 +185,9 @@ def _working_directory() -> Path:
 
 def _write_out(page: str) -> int:
     """To standard output, whole; returns 0, or the exit code that says why not."""
+    if not page:
+        # Even that can't be written to a full one, and nothing is lost.
+        return 0
     try:
         sys.stdout.write(page)
         sys.stdout.flush()

@@ -168,6 +168,16 @@ def test_standard_output_that_fails(
     assert ("can't write standard output" in said) == (opened != "a pipe nobody reads")
 
 
+def test_nothing_to_write_needs_no_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a full device not even no bytes are taken."""
+    monkeypatch.setattr(subject, "_dispatch", lambda options, environment, page: 0)
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    with io.TextIOWrapper(os.fdopen(descriptor, "wb", buffering=0), write_through=True) as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main([]) == 0
+        monkeypatch.undo()
+
+
 def test_standard_error_that_fails(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit code stays that of the refusal."""
     descriptor = os.open("/dev/full", os.O_WRONLY)

@@ -186,10 +186,13 @@ def test_a_planted_mistake_is_noticed(
 
 def test_what_is_refused_before_anything_starts(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("two words")
+    # Of a server that runs, perhaps the one that has the port.
+    trace = tmp_path / "trace"
+    trace.write_text("its steps")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         cases = {
-            "a port that is taken": ["--port", port],
+            "a port that is taken": ["--port", port, "--trace", str(trace)],
             "a degree that can't be": ["--port", "0", "--tp", "3"],
             "no loopback": ["--host", "0.0.0.0"],
             "no loopback without a key": ["--host", "0.0.0.0", "--allow-remote"],
@@ -201,7 +204,8 @@ def test_what_is_refused_before_anything_starts(tmp_path: Path) -> None:
             result = refused(tmp_path, *options)
             assert result.returncode == 2, name
             assert "config." in result.stderr, name
-    assert [entry.name for entry in tmp_path.iterdir()] == ["key"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["key", "trace"]
+    assert trace.read_text() == "its steps"
 
 
 def test_remote_with_a_key(tmp_path: Path) -> None:

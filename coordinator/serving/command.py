@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -60,28 +60,30 @@ def serve_http(options: ServeOptions, bindings: ModelBindings, log: TextIO) -> i
     page = page_routes()
     rules = _rules(http, page)
     news = News()
-    observation = _observation(http, bindings, log)
-    opener = _Opener(setup, bindings, observation)
-    backend = _backend(options, http, opener, news)
-    opener.served = backend
-    routes = [
-        *health_routes(backend, lambda: backend.ready_once),
-        *api_routes(backend, text, _api_options(http), observation.metrics),
-        *observe_routes(backend, observation.log, observation.metrics),
-        *page,
-    ]
-    app = make_app(routes, rules, limits)
     with ExitStack() as stack:
         stack.callback(dump_stacks_on_signal(log))
-        stack.callback(observation.close)
         listener = stack.enter_context(closing(listen(http.host, http.port)))
-        control = None
+        bound = None
         if options.control is not None:
             bound = stack.enter_context(closing(Listener(options.control)))
+        # After the addresses: a server that has them already keeps its traces.
+        observation = _observation(http, bindings, log)
+        stack.callback(observation.close)
+        opener = _Opener(setup, bindings, observation)
+        backend = _backend(options, http, opener, news)
+        opener.served = backend
+        control = None
+        if bound is not None:
             control = ControlThread(bound, backend, news.set)
             stack.callback(control.close)
+        routes = [
+            *health_routes(backend, lambda: backend.ready_once),
+            *api_routes(backend, text, _api_options(http), observation.metrics),
+            *observe_routes(backend, observation.log, observation.metrics),
+            *page,
+        ]
         say(log, render_deadlines(settings_ms(options)))
-        server = HttpServer(app, limits, default_ms("flush"))
+        server = HttpServer(make_app(routes, rules, limits), limits, default_ms("flush"))
         texts = _texts(url_of(listener), backend, options)
         parties = Lifecycle(
             backend, server, control, news, drain_ms=options.drain_ms, texts=texts, log=log
@@ -122,8 +124,7 @@ def _observation(http: HttpOptions, bindings: ModelBindings, log: TextIO) -> Obs
     options = ObserveOptions(http.trace, http.chrome_trace, http.dump_dir)
 
     def tell(sentence: str) -> None:
-        with suppress(OSError):
-            say(log, f"{sentence}\n")
+        say(log, f"{sentence}\n")
 
     return Observation(options, source=bindings.source, clock=time.monotonic, tell=tell)
 

@@ -177,6 +177,4 @@ class Lifecycle:
         self._news.set()
 
     def _say(self, text: str) -> None:
-        """A log that can't be written must not end the service."""
-        with contextlib.suppress(OSError):
-            say(self._log, text)
+        say(self._log, text)
