@@ -12,6 +12,8 @@ COUNT = 200
 def test_a_leak_is_noticed() -> None:
     with planted(leaks), http_serving() as service:
         soak(service, 30, seed=1)
+        # A server that is left running would be noticed too, and hide that the leak was not.
+        service.end()
 
 
 def test_a_load_leaves_nothing() -> None:
