@@ -45,12 +45,10 @@ class Metrics:
         self._errors = Counter[str]()
         self._failures = Counter[tuple[str, str]]()
         self._lost = Counter[str]()
-        self._groups = 0
         self._lock = Lock()
 
     def began(self, world_size: int, doing: Doing) -> None:
-        """See `StepObserver.began`."""
-        self._groups += 1
+        """See `StepObserver.began`. Everything counts on."""
 
     def stepped(self, step: ObservedStep) -> None:
         """See `StepObserver.stepped`."""
