@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from coordinator.serving.errors_http import error_type
 from coordinator.serving.fake_engine_story import engine, step_detail
 from coordinator.serving.page import page_routes
 
@@ -27,7 +28,7 @@ WORDS: Final = (" a", " +", " b", "\n", "\n", "def", " sub", "(a", ",", " b", ")
 
 
 def _error(status: int, code: str, message: str) -> JSONResponse:
-    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+    error = {"message": message, "type": error_type(status), "param": None, "code": code}
     return JSONResponse({"error": error}, status)
 
 
@@ -119,7 +120,7 @@ class FakeEngineServer:
     def _refused(self, request: Request) -> Response | None:
         if self.key is None or request.headers.get("authorization") == f"Bearer {self.key}":
             return None
-        return _error(401, "request.api_key", "the API key is missing or wrong")
+        return _error(401, "authentication.key", "the API key is wrong")
 
     async def _engine(self, request: Request) -> Response:
         return self._refused(request) or JSONResponse(self.engine)
@@ -128,7 +129,7 @@ class FakeEngineServer:
         step = request.path_params["step"]
         newest = max((known["step"] for known in self.engine["steps"]), default=-1)
         if not self.kept <= step <= newest:
-            return _error(404, "request.step", f"step {step} is not kept")
+            return _error(404, "request.not_found", f"step {step} is not kept")
         detail = step_detail(step, self.engine["world_size"])
         detail["frames"][-1]["statistics"]["nonfinite"] = self.nonfinite
         return self._refused(request) or JSONResponse(detail)

@@ -124,7 +124,7 @@ def _frame(index: int, direction: str, rank: int, phase: str, step: int) -> dict
         "index": index,
         "direction": direction,
         "rank": rank,
-        "kind": "COMMAND" if command else ("TENSOR" if direction == "send" else "PARTIAL"),
+        "kind": "COMMAND" if command else ("REDUCTION" if direction == "send" else "PARTIAL"),
         "phase": phase,
         "tensor": None if command else f"{phase}.{'sum' if direction == 'send' else 'partial'}",
         "shape": None if command else [4, 192],
@@ -151,6 +151,7 @@ def _ranks(ranks: int, phase: str, failed: int | None) -> list[dict[str, Any]]:
     for rank in range(ranks):
         gone = rank == failed and phase != "serving"
         state = "gone" if gone else ("loading" if loading else "ready")
+        doing = "loading" if loading else ("compute", "wait")[rank % 2]
         due = 43 * MIB
         found.append(
             {
@@ -163,7 +164,7 @@ def _ranks(ranks: int, phase: str, failed: int | None) -> list[dict[str, Any]]:
                 "weights_bytes": None if loading else 31 * MIB,
                 "state_bytes": None if loading else 12 * MIB,
                 "last_seen_age_s": 12.4 if gone else 0.004 + 0.003 * rank,
-                "doing": "gone" if gone else ("load" if loading else PHASES[1 + rank]),
+                "doing": "failed" if gone else doing,
             }
         )
     return found
