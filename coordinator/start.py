@@ -32,6 +32,8 @@ def start() -> int:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _leave)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    # One text at a time is tokenized, which no pool of threads helps either.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     from coordinator.main import main, open_standard_streams
 
     open_standard_streams()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -110,13 +111,16 @@ class _Tokens:
                     fields.take(key)
         fields.end()
         ids = await self._front.encode(text)
-        pieces = [self._front.text.name(token_id) for token_id in ids] if strings else None
+        pieces = await asyncio.to_thread(self._names, ids) if strings else None
         return {
             "count": len(ids),
             "max_model_len": self._front.served.limits.context_tokens,
             "tokens": ids,
             "token_strs": pieces,
         }
+
+    def _names(self, ids: list[int]) -> list[str]:
+        return [self._front.text.name(token_id) for token_id in ids]
 
     async def detokenize(self, body: JsonObject) -> Json:
         """Text of token ids; special tokens are no text."""
@@ -127,7 +131,7 @@ class _Tokens:
         tokens = fields.array("tokens", self._front.options.body_bytes_max)
         fields.end()
         ids = token_ids("tokens", tokens, self._front.served.limits)
-        return {"prompt": self._front.text.decode(ids)}
+        return {"prompt": await asyncio.to_thread(self._front.text.decode, ids)}
 
 
 class _Requests:

@@ -38,8 +38,11 @@ class TextTokenizer:
             raise ConfigError.single("tokenizer", path, rule) from None
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of `text`, without special tokens added."""
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        """Token ids of `text`, without special tokens added. Other threads run meanwhile."""
+        # The library's `encode` keeps the interpreter's lock, for seconds where the text is long:
+        # no step, no stream and no health check would get on. Its methods for batches let go of it.
+        (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
+        return list(encoding.ids)
 
     def decode(self, token_ids: list[int]) -> str:
         """The text of the ids, special tokens left out."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,18 @@ def test_a_file_that_is_far_too_large(tmp_path: Path) -> None:
     with (tmp_path / TOKENIZER_FILE).open("wb") as file:
         file.truncate(TOKENIZER_BYTES_MAX + 1)
     refused(tmp_path)
+
+
+def test_other_threads_run_while_a_long_text_is_encoded() -> None:
+    tokenizer = TextTokenizer(TINY)
+    text = "x" * 1_000_000
+    encoded: list[int] = []
+    thread = threading.Thread(target=lambda: encoded.extend(tokenizer.encode(text)))
+    thread.start()
+    turns = 0
+    while thread.is_alive():
+        time.sleep(0.001)
+        turns += 1
+    # While the lock is kept there is one turn, when it is over, and one or two around it.
+    assert turns > 10
+    assert len(encoded) == len(tokenizer.encode("x" * 1000)) * 1000
