@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -14,6 +13,7 @@ from typing import Final
 import httpx2
 import openai
 
+from coordinator.process_table import wait_until
 from coordinator.serving.api_options import ApiOptions
 from coordinator.serving.api_server import TINY, ApiServer
 from coordinator.serving.fake_served import LIMITS, FakeServed, Script, counts
@@ -54,11 +54,8 @@ class Observed:
 
 def until(holds: Callable[[], bool]) -> None:
     """Waits for what must come."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        if time.monotonic() > deadline:
-            raise MisuseError("it did not come")
-        time.sleep(0.002)
+    if not wait_until(holds, PATIENCE_S):
+        raise MisuseError("it did not come")
 
 
 @contextmanager

@@ -99,8 +99,8 @@ class LiveRequests:
         """The watch over a job ends when nothing of it waits, or it has waited too long."""
         late = [choice for choice in job.choices if choice.waiting and self._late(choice, now)]
         if late:
-            rule = "waited too long for a free slot"
-            job.fail(TPError("overload.queue_time", f"the request {rule}"))
+            rule = "the request waited too long for a free slot"
+            job.fail(TPError("overload.queue_time", rule))
         if late or not any(choice.waiting for choice in job.choices):
             self._watched.pop(job.named.id, None)
 
