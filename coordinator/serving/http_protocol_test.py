@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import socket
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from coordinator.process_table import wait_until
+from coordinator.serving.app import make_app
 from coordinator.serving.http_limits import CONNECTIONS_RESERVED
 from coordinator.serving.http_protocol import GuardedProtocol
-from coordinator.serving.live_server import GET, Answer, RawClient, live_server
+from coordinator.serving.http_server import HttpServer, listen
+from coordinator.serving.live_server import GET, LIMITS, OPEN, Answer, RawClient, live_server
 
 POST = b"POST /small HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
 HEALTH = GET.replace(b"/small", b"/health")
@@ -189,6 +195,37 @@ def test_two_hundred_idle_connections_do_not_stall_another() -> None:
         assert time.monotonic() - began < 10.0
         for client in idle:
             client.close()
+
+
+def descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_a_crowd_is_not_let_in_before_it_is_turned_away() -> None:
+    """Descriptors are for the ranks too."""
+
+    async def most_descriptors() -> int:
+        limits = replace(LIMITS, connections=3)
+        server = HttpServer(make_app([], OPEN, limits), limits, flush_ms=100)
+        listener = listen("127.0.0.1", 0)
+        address = listener.getsockname()
+        serving = asyncio.create_task(server.serve_on(listener))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        # The loop stands still meanwhile: the kernel answers them all.
+        with contextlib.ExitStack() as stack:
+            for _ in range(200):
+                stack.enter_context(socket.create_connection(address, timeout=5.0))
+            before = descriptors()
+            most = 0
+            for _ in range(200):
+                await asyncio.sleep(0)
+                most = max(most, descriptors() - before)
+        server.end()
+        await serving
+        return most
+
+    assert 3 <= asyncio.run(most_descriptors()) < 96
 
 
 BROKEN = {

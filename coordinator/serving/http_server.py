@@ -17,7 +17,11 @@ from coordinator.serving.http_limits import HttpLimits
 from coordinator.serving.http_protocol import guarded
 from errors import ConfigError
 
+# Clients that the kernel keeps until they are accepted.
 _BACKLOG: Final = 512
+# And how many are accepted before any of them is looked at: each takes a descriptor, however many
+# connections there may be.
+_ACCEPTED_AT_ONCE: Final = 16
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -60,6 +64,7 @@ class HttpServer(Server):
                 # What a client says of itself in a header is not believed.
                 proxy_headers=False,
                 server_header=False,
+                backlog=_ACCEPTED_AT_ONCE,
                 h11_max_incomplete_event_size=limits.head_bytes,
                 timeout_keep_alive=limits.keep_alive_ms // 1000,
                 # Routes end when their connection does; this is for one that would not.
@@ -84,6 +89,12 @@ class HttpServer(Server):
         finally:
             listener.close()
             self._abort_all()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """asyncio has one number for both, which is too small for the kernel."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """See `end`."""
