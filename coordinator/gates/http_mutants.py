@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from coordinator import engine_inbox
 from coordinator.gates import serve_process
 from coordinator.serving import access, backend, health
 from errors import PeerError
@@ -41,6 +42,11 @@ def same_epoch() -> None:
 def no_drain() -> None:
     """The first signal drops what runs."""
     _wrapped(backend.Backend, "stop", lambda original, self, deadline: original(self, 0.0))
+
+
+def stops_at_once() -> None:
+    """The engine gives nobody the time to finish."""
+    _wrapped(engine_inbox.Inbox, "stop", lambda original, self, deadline: original(self, 0.0))
 
 
 def deaf_to_ends() -> None:
@@ -80,6 +86,7 @@ MUTANTS: Final[Mapping[str, Callable[[], None]]] = {
         ends_well,
         same_epoch,
         no_drain,
+        stops_at_once,
         deaf_to_ends,
         any_key,
         endless_queue,

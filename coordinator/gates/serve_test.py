@@ -10,16 +10,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pytest
 
 import worker.main
 from coordinator.deadlines import WAITS
-from coordinator.gates import serve_process
+from coordinator.gates import http_mutants, serve_process
 from coordinator.gates.live import ENVIRONMENT, gate_model
 from coordinator.process_table import process_state, wait_until
 
@@ -29,16 +29,21 @@ MEMORY: Final = ("--rank-memory-bytes", str(140 << 20), "--max-step-tokens", "8"
 # Where nothing depends on the number of ranks.
 ONE_RANK: Final = ("--tp", "1")
 PROMPT: Final = [5, 6, 7]
+# The program of a service, without its own arguments; a test may plant a mistake in it.
+HEAD: tuple[str, ...] = (serve_process.__name__,)
 
 
 class Client:
-    """A connection to the control socket that blocks."""
+    """A connection to the control socket that blocks. Closed at the latest after its test."""
+
+    opened: ClassVar[list[Client]] = []
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(ANSWER_S)
         self._socket.connect(str(path))
         self._file = self._socket.makefile("rb")
+        self.opened.append(self)
 
     def say(self, **command: object) -> None:
         self._socket.sendall(json.dumps(command).encode("ascii") + b"\n")
@@ -105,6 +110,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return gate_model(tmp_path_factory.mktemp("model"))
 
 
+@pytest.fixture(autouse=True)
+def _clients_are_closed() -> Iterator[None]:
+    yield
+    for client in Client.opened:
+        client.close()
+    Client.opened.clear()
+
+
 @pytest.fixture
 def home() -> Iterator[Path]:
     """Of one service; not as deep as a test's own folder, because of the paths of sockets."""
@@ -113,7 +126,7 @@ def home() -> Iterator[Path]:
 
 
 def command(module: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", serve_process.__name__, module, "--", *arguments]
+    return [sys.executable, "-m", *HEAD, module, "--", *arguments]
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -301,3 +314,23 @@ def test_nobody_answers(home: Path) -> None:
     absent = state_page(home / "absent", "--timeout-ms", "300")
     assert absent.returncode == 3
     assert "deadline.handshake" in absent.stderr
+
+
+@pytest.mark.parametrize(
+    ("mistake", "gate"),
+    [
+        (http_mutants.ends_well, test_a_rank_that_dies_while_idle),
+        (http_mutants.stops_at_once, test_a_running_request_may_finish),
+    ],
+)
+def test_a_planted_mistake_is_noticed(
+    folder: Path,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mistake: Callable[[], None],
+    gate: Callable[[Path, Path], None],
+) -> None:
+    head = (http_mutants.__name__, mistake.__name__)
+    monkeypatch.setattr(sys.modules[__name__], "HEAD", head)
+    with pytest.raises(AssertionError):
+        gate(folder, home)

@@ -21,8 +21,8 @@ from testdata.golden.seeded_checkpoint import tokens
 # One sharded rank has all budgets below.
 LAYOUTS = [("qwen35/sharded", 2), ("qwen35/replicated", 1), ("qwen35/replicated", 2)]
 COUNTS = [1, 2, 3, 4, 6, 8]
-# 1: every prompt token by token. 19: the longest prompt in one piece.
-BUDGETS = [1, 2, 5, 19]
+# Every one: 1 is each prompt token by token, 19 the longest prompt in one piece.
+BUDGETS = range(1, 20)
 NEW_TOKENS = 10
 LENGTHS = [3, 19, 1, 8, 4, 12, 5, 16]
 PROMPTS = [
