@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,20 +16,16 @@ from typing import Any, ClassVar, Final
 
 import pytest
 
-import worker.main
 from coordinator.deadlines import WAITS
-from coordinator.gates import http_mutants, serve_process
-from coordinator.gates.live import ENVIRONMENT, gate_model
+from coordinator.gates import http_mutants
+from coordinator.gates.http_serving import ANSWER_S, SLOW_S, command, environment, planted
+from coordinator.gates.live import gate_model
 from coordinator.process_table import process_state, wait_until
 
-ANSWER_S: Final = 60.0
-WORKER: Final = worker.main.__name__
 MEMORY: Final = ("--rank-memory-bytes", str(140 << 20), "--max-step-tokens", "8")
 # Where nothing depends on the number of ranks.
 ONE_RANK: Final = ("--tp", "1")
 PROMPT: Final = [5, 6, 7]
-# The program of a service, without its own arguments; a test may plant a mistake in it.
-HEAD: tuple[str, ...] = (serve_process.__name__,)
 
 
 class Client:
@@ -125,14 +120,6 @@ def home() -> Iterator[Path]:
         yield Path(name)
 
 
-def command(module: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", *HEAD, module, "--", *arguments]
-
-
-def environment(home: Path) -> dict[str, str]:
-    return {**ENVIRONMENT, "TMPDIR": str(home), "PATH": os.environ.get("PATH", "")}
-
-
 @contextmanager
 def serving(folder: Path, home: Path, options: Sequence[str] = ()) -> Iterator[Serving]:
     """A service that is ready. Afterwards neither it nor anything it made may be left."""
@@ -141,7 +128,7 @@ def serving(folder: Path, home: Path, options: Sequence[str] = ()) -> Iterator[S
     temporary.mkdir()
     arguments = ("serve", "--control", f"unix:{path}", "--checkpoint", str(folder), *MEMORY)
     process = subprocess.Popen(
-        command(WORKER, *arguments, *options),
+        command(*arguments, *options),
         env=environment(temporary),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -165,7 +152,7 @@ def serving(folder: Path, home: Path, options: Sequence[str] = ()) -> Iterator[S
 def state_page(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     arguments = ("state", "--control", f"unix:{path}", *options)
     return subprocess.run(
-        command(WORKER, *arguments),
+        command(*arguments),
         env=environment(path.parent),
         capture_output=True,
         text=True,
@@ -197,10 +184,6 @@ def test_a_service_from_start_to_end(folder: Path, home: Path) -> None:
         assert seconds < 1.0 + SLOW_S
         assert client.rest() == []
         client.close()
-
-
-# A busy machine takes its time to run the interpreter's own end.
-SLOW_S: Final = 2.0
 
 
 def test_a_running_request_may_finish(folder: Path, home: Path) -> None:
@@ -299,7 +282,7 @@ def test_what_is_refused_before_anything_starts(folder: Path, home: Path) -> Non
     for control in (f"unix:{taken}", "127.0.0.1:7400", f"unix:{home}/{'x' * 200}"):
         arguments = ("serve", "--control", control, "--checkpoint", str(folder), *MEMORY)
         refused = subprocess.run(
-            command("no.such.worker", *arguments),
+            command(*arguments, module="no.such.worker"),
             env=environment(home),
             capture_output=True,
             text=True,
@@ -326,11 +309,8 @@ def test_nobody_answers(home: Path) -> None:
 def test_a_planted_mistake_is_noticed(
     folder: Path,
     home: Path,
-    monkeypatch: pytest.MonkeyPatch,
     mistake: Callable[[], None],
     gate: Callable[[Path, Path], None],
 ) -> None:
-    head = (http_mutants.__name__, mistake.__name__)
-    monkeypatch.setattr(sys.modules[__name__], "HEAD", head)
-    with pytest.raises(AssertionError):
+    with planted(mistake):
         gate(folder, home)
