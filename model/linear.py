@@ -1,47 +1,31 @@
 """A matrix product with held weights: y = x @ W.T.
 
-Weights [out, in] are held as float32, or as bfloat16 or float16, which are widened block by block
-into a buffer that stays in the cache, right in front of the product; the widened matrix never
-exists as a whole. `Linear.reference` is the same product in one plain expression.
-
-Few rows (a batch of decoding requests) are the hard case: BLAS packs the whole weight matrix first,
-which costs more than the product, so it runs at a quarter of the memory's speed. OpenBLAS has
-kernels that don't pack, for products of up to 10^6 multiplications; so the weight is walked in
-blocks that stay below that (docs/adr/0020-products-of-few-rows.md has the measurements).
+Weights [out, in] are held as float32, or as bfloat16 or float16. Few rows (a batch of decoding
+requests) are multiplied as they are held (few_rows.py). For more, a block of the weight is widened
+into a buffer that stays in the cache, right in front of the product by BLAS; the widened matrix
+never exists as a whole. `Linear.reference` is the same product in one plain expression.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from model.crew import SOLO, Crew
+from model.few_rows import HELD_NUMPY, FewRows, Held, InstructionSet, available
 from model.ops import Array
 from program.checkpoint import StoredDtype
 
-Held = npt.NDArray[Any]
-
-# NumPy has no bfloat16: its bits are held as uint16.
-HELD_NUMPY: Final[Mapping[StoredDtype, np.dtype[Any]]] = {
-    StoredDtype.FLOAT32: np.dtype("<f4"),
-    StoredDtype.BFLOAT16: np.dtype("<u2"),
-    StoredDtype.FLOAT16: np.dtype("<f2"),
-}
-# Bytes of a widened block: a quarter of a small second-level cache for few rows of x; for many, the
-# product packs the block anyway and larger ones pack less often.
-_BLOCK_BYTES: Final = 256 << 10
-_MANY_ROWS: Final = 64
-_MANY_ROWS_BLOCK_BYTES: Final = 4 << 20
-# Most multiplications of a product that OpenBLAS does without packing.
-_UNPACKED_MAX: Final = 1_000_000
-# Rows of a weight block, and depths are cut in multiples of a cache line of float32.
+# Bytes of a widened block: BLAS packs it, and larger ones are packed less often.
+_BLOCK_BYTES: Final = 4 << 20
+# Parts of threads and blocks begin at multiples of this many rows of the weight.
 _ROWS: Final = 32
-_DEPTH_UNIT: Final = 16
-# Beyond this many rows of x the plain product is faster, or as fast.
-_FEW_ROWS: Final = 24
+# Beyond this many rows of x BLAS is faster.
+_FEW_ROWS: Final = 32
 # Below this many held bytes a thread costs more than it saves.
 _SHARED_BYTES_MIN: Final = 2 << 20
 
@@ -84,14 +68,19 @@ class Linear:
         held: StoredDtype,
         compute: npt.DTypeLike,
         crew: Crew = SOLO,
+        instructions: Sequence[InstructionSet] | None = None,
     ) -> None:
+        """instructions: what the kernel may use; None is what the processor has."""
         self.out_features = out_features
         self.in_features = in_features
         self._held = held
         self._compute = np.dtype(compute)
         self._weight: Held = np.empty((out_features, in_features), HELD_NUMPY[held])
-        self._is_shared = self.held_bytes >= _SHARED_BYTES_MIN
-        self._crew = crew if self._is_shared else SOLO
+        self._crew = crew if self.held_bytes >= _SHARED_BYTES_MIN else SOLO
+        chosen = available() if instructions is None else instructions
+        self._few: FewRows | None = None
+        if chosen and self._compute == np.float32:
+            self._few = FewRows(self._weight, held, chosen[0])
 
     @property
     def held_bytes(self) -> int:
@@ -115,68 +104,34 @@ class Linear:
     def __call__(self, x: Array) -> Array:
         """x @ W.T: [tokens, in_features] -> [tokens, out_features], in the compute dtype."""
         result: Array = np.empty((len(x), self.out_features), self._compute)
-
-        def part(start: int, stop: int) -> None:
-            self._multiply(x, start, stop, result)
-
+        if self._few is not None and len(x) <= _FEW_ROWS:
+            part = partial(self._few.multiply, self._few.pack(x), out=result)
+        else:
+            part = partial(self._multiply, x, out=result)
         self._crew.share(part, self.out_features, _ROWS)
         return result
 
-    def _multiply(self, x: Array, start: int, stop: int, result: Array) -> None:
-        """Columns start .. stop - 1 of the result."""
-        in_blocks = len(x) <= _FEW_ROWS and (
-            # Blocks are the same however the matrix is shared out; plain products are not.
-            self._is_shared or len(x) * self._weight.size > _UNPACKED_MAX
-        )
+    def _multiply(self, x: Array, start: int, stop: int, out: Array) -> None:
+        """Columns start .. stop - 1 of the result, by BLAS."""
         if self._weight.dtype == self._compute:
-            multiply(x, self._weight[start:stop], result[:, start:stop], in_blocks)
+            multiply(x, self._weight[start:stop], out[:, start:stop])
             return
         row_bytes = self.in_features * self._compute.itemsize
-        block_bytes = _BLOCK_BYTES if len(x) < _MANY_ROWS else _MANY_ROWS_BLOCK_BYTES
-        step = max(1, block_bytes // row_bytes // _ROWS) * _ROWS
+        step = max(1, _BLOCK_BYTES // row_bytes // _ROWS) * _ROWS
         buffer: Array = np.empty((min(step, stop - start), self.in_features), self._compute)
         for first in range(start, stop, step):
             last = min(first + step, stop)
             block = buffer[: last - first]
-            widen(self._weight[first:last], self._held, block)
-            multiply(x, block, result[:, first:last], in_blocks)
+            if self._few is not None:
+                self._few.widen(first, last, block)
+            else:
+                widen(self._weight[first:last], self._held, block)
+            multiply(x, block, out[:, first:last])
 
 
-def multiply(x: Array, weight: Array, out: Array, in_blocks: bool) -> None:
-    """out = x @ weight.T. x: [tokens, depth], weight: [columns, depth], both contiguous.
-
-    in_blocks: as few rows of x are multiplied by a large matrix.
-    """
-    columns = len(weight)
+def multiply(x: Array, weight: Array, out: Array) -> None:
+    """out = x @ weight.T. x: [tokens, depth], weight: [columns, depth], both contiguous."""
     if len(x) == 1:
         np.dot(weight, x[0], out=out[0])
-        return
-    whole = columns // _ROWS * _ROWS if in_blocks else 0
-    if whole:
-        _multiply_few_rows(x, weight[:whole], out[:, :whole])
-    if whole < columns:
-        np.matmul(x, weight[whole:].T, out=out[:, whole:])
-
-
-def _multiply_few_rows(x: Array, weight: Array, out: Array) -> None:
-    """The same in blocks of 32 columns, the depth cut so that none of them is packed."""
-    tokens, depth = x.shape
-    depth_max = _UNPACKED_MAX // (tokens * _ROWS)
-    units = -(-depth // _DEPTH_UNIT)
-    units_max = max(1, depth_max // _DEPTH_UNIT)
-    step = -(-units // -(-units // units_max)) * _DEPTH_UNIT  # equal parts, none above units_max
-    blocks = weight.reshape(-1, _ROWS, depth).swapaxes(1, 2)
-    target = blocked(out, _ROWS)
-    np.matmul(x[:, :step], blocks[:, :step], out=target)
-    for first in range(step, depth, step):
-        part = slice(first, first + step)
-        target += np.matmul(x[:, part], blocks[:, part])
-
-
-def blocked(out: Array, step: int) -> Array:
-    """[tokens, columns] seen as [columns / step, tokens, step], without a copy."""
-    tokens, columns = out.shape
-    down, right = out.strides
-    return np.lib.stride_tricks.as_strided(
-        out, (columns // step, tokens, step), (step * right, down, right)
-    )
+    else:
+        np.matmul(x, weight.T, out=out)

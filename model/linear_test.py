@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from model import linear
 from model.crew import Crew
-from model.linear import HELD_NUMPY, Linear, narrow, widen
+from model.few_rows import HELD_NUMPY, Held, InstructionSet, available
+from model.linear import Linear, narrow, widen
 from model.ops import Array
 from program.checkpoint import StoredDtype
 
@@ -17,8 +18,8 @@ CREW = Crew(2)
 LARGEST = 255 * 2.0**120
 
 
-def widened(bits: linear.Held, dtype: StoredDtype) -> linear.Held:
-    result: linear.Held = np.empty(bits.shape, np.float32)
+def widened(bits: Held, dtype: StoredDtype) -> Held:
+    result: Held = np.empty(bits.shape, np.float32)
     widen(bits, dtype, result)
     return result
 
@@ -70,9 +71,9 @@ def close(found: Array, expected: Array, compute: type) -> None:
 @pytest.mark.parametrize("stored", list(StoredDtype))
 @pytest.mark.parametrize("held", list(StoredDtype))
 @pytest.mark.parametrize("compute", [np.float32, np.float64])
-@pytest.mark.parametrize("tokens", [1, 3, 8, 70])
+@pytest.mark.parametrize("tokens", [1, 3, 32, 33, 70])
 @pytest.mark.parametrize("block_bytes", [1, 4000, 1 << 20])
-@pytest.mark.parametrize("unpacked", [1, 24 * 32 * 5, 1_000_000])
+@pytest.mark.parametrize("instructions", [(), available()])
 def test_a_product_with_held_weights(
     monkeypatch: pytest.MonkeyPatch,
     stored: StoredDtype,
@@ -80,16 +81,14 @@ def test_a_product_with_held_weights(
     compute: type,
     tokens: int,
     block_bytes: int,
-    unpacked: int,
+    instructions: tuple[InstructionSet, ...],
 ) -> None:
-    """unpacked: cuts the depth to the smallest part, for more than 5 tokens, or never."""
     monkeypatch.setattr(linear, "_BLOCK_BYTES", block_bytes)
-    monkeypatch.setattr(linear, "_UNPACKED_MAX", unpacked)
     monkeypatch.setattr(linear, "_SHARED_BYTES_MIN", 0)
     rng = np.random.default_rng(0)
     values = rng.standard_normal((50, 24)).astype(np.float32)
     bits = narrow(values, F32, stored)
-    weights = Linear(50, 24, held, compute, CREW)
+    weights = Linear(50, 24, held, compute, CREW, instructions)
     for start in range(0, 50, 20):
         weights.store(start, bits[start : start + 20], stored)
     assert weights.held_bytes == 50 * 24 * held.item_bytes
@@ -104,20 +103,23 @@ def test_a_product_with_held_weights(
     assert weights.rows(picked).dtype == compute
 
 
-def test_threads_do_not_change_a_bit_of_few_rows() -> None:
-    """Blocks are the same for any number of threads. (Plain products round by their own size.)"""
+@pytest.mark.parametrize("held", list(StoredDtype))
+def test_few_rows_do_not_depend_on_threads_batch_or_instructions(held: StoredDtype) -> None:
+    """Every row of a batch has the bytes that it has alone. (BLAS rounds by the whole product.)"""
     rng = np.random.default_rng(1)
     values = rng.standard_normal((4104, 512)).astype(np.float32)
-    for held in (F32, BF16):
-        for tokens in (1, 2, 8, 24):
-            x = rng.standard_normal((tokens, 512)).astype(np.float32)
-            results = []
-            for threads in (1, 2, 3):
-                weights = Linear(4104, 512, held, np.float32, Crew(threads))
-                weights.store(0, values, F32)
-                results.append(weights(x))
-            np.testing.assert_array_equal(results[1], results[0])
-            np.testing.assert_array_equal(results[2], results[0])
+    x = rng.standard_normal((32, 512)).astype(np.float32)
+    made = [
+        Linear(4104, 512, held, np.float32, Crew(threads), [instructions])
+        for threads in (1, 2, 3)
+        for instructions in available()
+    ]
+    for weights in made:
+        weights.store(0, narrow(values, F32, held), held)
+    alone = np.concatenate([made[0](row[np.newaxis]) for row in x])
+    for weights in made:
+        for tokens in (1, 2, 8, 32):
+            np.testing.assert_array_equal(weights(x[:tokens]), alone[:tokens])
 
 
 def test_held_types_have_the_sizes_of_stored_ones() -> None:

@@ -118,15 +118,18 @@ def test_where_pages_lie_does_not_change_a_bit(folders: Folders) -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "tolerance"), [((20, 4), 0.0), ((80, 32), 1e-10)], ids=["few rows", "many rows"]
+    ("counts", "compute", "tolerance"),
+    [((20, 4), Dtype.FLOAT32, 0.0), ((80, 32), Dtype.FLOAT64, 1e-10)],
+    ids=["few rows", "many rows"],
 )
 def test_threads_share_work_and_change_nothing(
     folders: Folders,
     monkeypatch: pytest.MonkeyPatch,
     counts: tuple[int, int],
+    compute: Dtype,
     tolerance: float,
 ) -> None:
-    """Bit by bit up to 24 rows, which are multiplied in blocks; beyond that to rounding."""
+    """Bit by bit in float32 up to 32 rows, which the kernel multiplies; else to rounding."""
     monkeypatch.setattr(linear, "_SHARED_BYTES_MIN", 0)
     monkeypatch.setattr(qwen35_layers, "_SHARED_ELEMENTS_MIN", 0)
     ids = [prompt("tp4", count + 5, f"request {count}") for count in counts]
@@ -136,7 +139,7 @@ def test_threads_share_work_and_change_nothing(
             folders["tp4"],
             Variant.SHARDED,
             2,
-            compute=Dtype.FLOAT64,
+            compute=compute,
             slots=2,
             pages=9,
             threads=threads,

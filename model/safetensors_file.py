@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from errors import ConfigError
-from model.linear import HELD_NUMPY
+from model.few_rows import HELD_NUMPY
 from program.checkpoint import StoredTensor
 from program.partition import Cut, IndexRange
 

@@ -8,7 +8,7 @@ import pytest
 
 from errors import ConfigError
 from model import safetensors_file
-from model.linear import HELD_NUMPY
+from model.few_rows import HELD_NUMPY
 from model.safetensors_file import MappedFile
 from model.shard import take
 from program.checkpoint import StoredDtype, StoredTensor

@@ -2,6 +2,7 @@
 
 _CHECKED = [
     "*.bzl",
+    "*.c",
     "*.py",
     "*.pyi",
     "*.sh",
@@ -35,7 +36,7 @@ def checked_sources(name = "sources", test_support = []):
     native.filegroup(
         name = name + "_of_run",
         srcs = native.glob(
-            _below(["*.proto", "*.py"]),
+            _below(["*.c", "*.proto", "*.py"]),
             allow_empty = True,
             exclude = _NOT_IN_A_RUN + test_support,
         ),

@@ -71,6 +71,6 @@ def test_the_source_identity_is_of_what_runs() -> None:
 
 
 def test_wording() -> None:
-    suffixes = ("BUILD.bazel", ".bzl", ".py", ".pyi", ".sh", "WORKSPACE")
+    suffixes = ("BUILD.bazel", ".bzl", ".c", ".py", ".pyi", ".sh", "WORKSPACE")
     found = [f for path, text in texts(*suffixes).items() for f in wording.check(path, text)]
     require_none(found)
