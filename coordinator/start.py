@@ -25,12 +25,18 @@ def _leave(number: int, frame: FrameType | None) -> None:
         os._exit(128 + number)
 
 
+def _pass_over(number: int, frame: FrameType | None) -> None:
+    """Asks for stacks, which nobody tells yet."""
+
+
 def start() -> int:
     """Import the program and run it on this process's command line; returns the exit code."""
     for number in _SIGNALS:
         # One that the caller ignores (nohup) stays ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _leave)
+    # By default it would end the process. Not ignored: started programs would inherit that.
+    signal.signal(signal.SIGUSR1, _pass_over)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     # One text at a time is tokenized, which no pool of threads helps either.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -1,4 +1,4 @@
-"""A signal while the program is being imported ends it as it would later."""
+"""A signal while the program is being imported does what it would later."""
 
 from __future__ import annotations
 
@@ -51,5 +51,12 @@ def test_a_signal_during_the_imports_ends_with_its_code_and_one_sentence(number:
 
 def test_an_ignored_signal_stays_ignored() -> None:
     ended = run(signal.SIGHUP, "ignored")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("coordinator ")
+
+
+@pytest.mark.parametrize("disposition", ["default", "ignored"])
+def test_asking_for_stacks_ends_nothing(disposition: str) -> None:
+    ended = run(signal.SIGUSR1, disposition)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith("coordinator ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -51,11 +52,23 @@ class BoundedFile:
         return True
 
     def rotate(self) -> bool:
-        """What was written gets the suffix `.1`, in place of an older one; the file begins anew."""
+        """What was written gets the suffix `.1`, in place of an older one; the file begins anew.
+
+        False when that can't be done, and the file goes on. The new one is made beside it first, as
+        `.new`: once the old one has lost its name, nothing can be missing any more.
+        """
+        beside, old = Path(f"{self.path}.new"), Path(f"{self.path}.1")
         try:
-            self.path.replace(f"{self.path}.1")
-            fresh = _opened(self.path, os.O_TRUNC)
+            fresh = _opened(beside, os.O_TRUNC)
         except OSError:
+            return False
+        try:
+            self.path.replace(old)
+            self._take_name(beside, old)
+        except OSError:
+            os.close(fresh)
+            with contextlib.suppress(OSError):
+                beside.unlink()
             return False
         self.close()
         self._descriptor, self.size = fresh, 0
@@ -66,6 +79,13 @@ class BoundedFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def _take_name(self, beside: Path, old: Path) -> None:
+        try:
+            beside.replace(self.path)
+        except OSError:
+            old.replace(self.path)
+            raise
 
     def _cut(self) -> None:
         """Of what could not be written whole, nothing stays."""

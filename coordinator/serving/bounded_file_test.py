@@ -59,6 +59,35 @@ def test_a_rotation_that_fails_keeps_the_file(tmp_path: Path) -> None:
     assert path.read_bytes() == b"onetwo"
 
 
+@pytest.mark.parametrize("step", ["open", "first name", "second name"])
+def test_a_rotation_that_fails_anywhere_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    path = tmp_path / "f"
+    file = BoundedFile(path, 10)
+    assert file.append(b"one")
+    replace = Path.replace
+
+    def failing(self: Path, target: Path) -> Path:
+        if (self == path) == (step == "first name") and not str(self).endswith(".1"):
+            raise OSError(28, "No space left on device")
+        return replace(self, target)
+
+    if step == "open":
+        (tmp_path / "f.new").mkdir()
+    else:
+        monkeypatch.setattr(Path, "replace", failing)
+    assert not file.rotate()
+    monkeypatch.undo()
+    assert file.append(b"two")
+    assert path.read_bytes() == b"onetwo"
+    assert not (tmp_path / "f.new").is_file()
+    if step != "open":
+        assert file.rotate()
+        assert (path.read_bytes(), (tmp_path / "f.1").read_bytes()) == (b"", b"onetwo")
+    file.close()
+
+
 class FullDisk:
     """Takes a few bytes of each chunk, then no more, as long as it is full."""
 
