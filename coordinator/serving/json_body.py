@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Final
 
 from starlette.types import Receive, Scope
@@ -12,6 +13,13 @@ from errors import ConfigError, RequestError
 from program.strict_json import JsonObject, parse_object
 
 SYNTAX_CODE: Final = "request.syntax"
+# Of a body; no request that makes sense comes near. The parser holds the interpreter until it is
+# done, whatever its thread, and each of these takes it ten times as long as a token id.
+CONTAINERS_MAX: Final = 32_768
+# A longer body is parsed in another thread. What calls back, as each float does, lets the loop in.
+_PARSED_AT_ONCE: Final = 64 << 10
+# Always matches at a quote, whole or not, and never goes back: linear in any body.
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 class ClientGone(Exception):
@@ -31,15 +39,29 @@ async def read_object(scope: Scope, receive: Receive, options: ApiOptions) -> Js
     except TimeoutError:
         rule = f"must arrive within {options.body_ms} ms"
         raise RequestError("request.time", f"body: {rule}", param="body") from None
-    return parse_body(data, options.body_bytes_max)
+    if len(data) <= _PARSED_AT_ONCE:
+        return parse_body(data, options.body_bytes_max)
+    return await asyncio.to_thread(parse_body, data, options.body_bytes_max)
 
 
 def parse_body(data: bytes, bytes_max: int) -> JsonObject:
     """The object that a body holds. Raises RequestError."""
+    _check_containers(data)
     try:
         return parse_object(data, "body", bytes_max=bytes_max, code=SYNTAX_CODE)
     except ConfigError as refused:
         raise RequestError(SYNTAX_CODE, refused.message, param="body") from None
+
+
+def _check_containers(data: bytes) -> None:
+    """Before anything is built. Brackets in strings are told apart only where it matters."""
+    if _brackets(data) > CONTAINERS_MAX and _brackets(_STRING.sub(b"", data)) > CONTAINERS_MAX:
+        rule = f"must have at most {CONTAINERS_MAX} arrays and objects"
+        raise RequestError(SYNTAX_CODE, f"body: {rule}", param="body")
+
+
+def _brackets(data: bytes) -> int:
+    return data.count(b"[") + data.count(b"{")
 
 
 def _check_media_type(scope: Scope) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -11,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message
 
+from coordinator.serving import json_body
 from coordinator.serving.api_options import ApiOptions
-from coordinator.serving.json_body import ClientGone, parse_body, read_object
+from coordinator.serving.json_body import CONTAINERS_MAX, ClientGone, parse_body, read_object
 from errors import RequestError
 
 JSON = [(b"content-type", b"application/json")]
@@ -91,3 +93,45 @@ def test_any_bytes_are_an_object_or_refused(data: bytes) -> None:
     except RequestError as refusal:
         code = refusal.code
     assert code == "request.syntax"
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_a_body_of_very_many_containers_is_refused_before_anything_is_built(
+    monkeypatch: pytest.MonkeyPatch, opening: str
+) -> None:
+    parsed: list[bytes] = []
+
+    def recorded(data: bytes, source: str, **bounds: object) -> dict[str, object]:
+        parsed.append(data)
+        return {}
+
+    monkeypatch.setattr(json_body, "parse_object", recorded)
+    closing = "]" if opening == "[" else "0}"
+    one = opening + closing
+    within = f'{{"prompt":[{",".join([one] * (CONTAINERS_MAX - 2))}]}}'.encode()
+    parse_body(within, len(within))
+    assert parsed == [within]
+    beyond = within.replace(b":[", b":[[],", 1)
+    with pytest.raises(RequestError) as refusal:
+        parse_body(beyond, len(beyond))
+    assert (refusal.value.code, parsed) == ("request.syntax", [within])
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '\\"{' * 100_000, "\\\\" + "[{" * 100_000])
+def test_brackets_in_a_string_are_text(text: str) -> None:
+    body = f'{{"prompt":"{text}"}}'.encode()
+    assert set(parse_body(body, len(body))) == {"prompt"}
+
+
+def test_a_large_body_is_parsed_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[bool] = []
+    parse = parse_body
+
+    def noted(data: bytes, bytes_max: int) -> dict[str, object]:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return parse(data, bytes_max)
+
+    monkeypatch.setattr(json_body, "parse_body", noted)
+    for size in (10, 100_000):
+        read([b'{"prompt":"%s"}' % (b"x" * size)], bytes_max=200_000)
+    assert threads == [True, False]
