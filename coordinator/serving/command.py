@@ -25,12 +25,7 @@ from coordinator.serving.app import make_app
 from coordinator.serving.backend import Backend, BackendSettings, OpenRanks
 from coordinator.serving.control_thread import ControlThread
 from coordinator.serving.health import HEALTH_PATHS, health_routes
-from coordinator.serving.http_limits import (
-    CONNECTIONS_DEFAULT,
-    STALL_MS,
-    HttpLimits,
-    connections_possible,
-)
+from coordinator.serving.http_limits import STALL_MS, HttpLimits, connections_allowed
 from coordinator.serving.http_server import HttpServer, listen, url_of
 from coordinator.serving.lifecycle import Lifecycle, News, Texts
 from coordinator.serving.observation import Observation, ObserveOptions
@@ -41,7 +36,7 @@ from coordinator.serving.restarts import RestartPolicy
 from coordinator.serving.served import Served
 from coordinator.serving.stacks import dump_stacks_on_signal
 from coordinator.serving.text import ModelText
-from errors import ConfigError, MisuseError
+from errors import MisuseError
 from manifest.run_manifest import RunManifest
 from wire.socket_pipe import Listener
 
@@ -158,14 +153,7 @@ def _api_options(http: HttpOptions) -> ApiOptions:
 
 
 def _limits(http: HttpOptions) -> HttpLimits:
-    possible = connections_possible()
-    wanted = http.connections
-    if wanted is not None and wanted > possible:
-        rule = f"must be at most {possible} here: a process has no more descriptors"
-        raise ConfigError.single("--max-connections", wanted, rule)
-    return HttpLimits(
-        http.body_bytes, wanted or min(CONNECTIONS_DEFAULT, possible), http.request_ms
-    )
+    return HttpLimits(http.body_bytes, connections_allowed(http.connections), http.request_ms)
 
 
 def _rules(http: HttpOptions, page: list[BaseRoute]) -> AccessRules:

@@ -6,6 +6,8 @@ import resource
 from dataclasses import dataclass
 from typing import Final
 
+from errors import ConfigError
+
 HEAD_BYTES_MAX: Final = 32 << 10
 HEADERS_MAX: Final = 100
 # All request bodies that are being received or answered, together.
@@ -39,7 +41,20 @@ class HttpLimits:
     stall_ms: int = STALL_MS
 
 
-def connections_possible() -> int:
-    """As many as this process has descriptors for."""
+def connections_allowed(wanted: int | None) -> int:
+    """How many connections are answered at once; None: the default, or as many as are possible.
+
+    Raises ConfigError when this process may not have the descriptors for them.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(1, soft - _RESERVED_DESCRIPTORS - CONNECTIONS_RESERVED)
+    kept = _RESERVED_DESCRIPTORS + CONNECTIONS_RESERVED
+    if soft == resource.RLIM_INFINITY:
+        return wanted or CONNECTIONS_DEFAULT
+    if soft <= kept:
+        rule = f"must be at least {kept + 1}: so many descriptors serve one connection"
+        raise ConfigError.single("RLIMIT_NOFILE", soft, rule)
+    possible = soft - kept
+    if wanted is not None and wanted > possible:
+        rule = f"must be at most {possible} here: a process has no more descriptors"
+        raise ConfigError.single("--max-connections", wanted, rule)
+    return wanted or min(CONNECTIONS_DEFAULT, possible)

@@ -17,6 +17,7 @@ from typing import Final, TextIO
 
 from coordinator.command_serve import say, signals_taken, when
 from coordinator.deadlines import default_ms
+from coordinator.serving.accept_failures import AcceptFailures
 from coordinator.serving.backend import Backend
 from coordinator.serving.control_thread import ControlThread
 from coordinator.serving.http_server import HttpServer
@@ -103,7 +104,9 @@ class Lifecycle:
         return 0 if failure is None else failure.cause.exit_code
 
     async def _main(self, listener: socket.socket) -> None:
-        self._news.attach(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(AcceptFailures(self._say, time.monotonic).handle)
+        self._news.attach(loop)
         serving = asyncio.create_task(self._server.serve_on(listener))
         serving.add_done_callback(lambda _: self._news.set())
         self._say(self._texts.listening)
