@@ -21,7 +21,7 @@ from model.ops import Array
 from program.checkpoint import StoredDtype
 
 # Bytes of a widened block: BLAS packs it, and larger ones are packed less often.
-_BLOCK_BYTES: Final = 4 << 20
+_BLOCK_BYTES: Final = 8 << 20
 # Parts of threads and blocks begin at multiples of this many rows of the weight.
 _ROWS: Final = 32
 # Beyond this many rows of x BLAS is faster.

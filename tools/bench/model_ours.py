@@ -13,11 +13,17 @@ from program.plan import Admit, Release, Row, Sample, Sampling, StepPlan, pages_
 from wire.recorder import Recorder
 
 PAGE_TOKENS = 16
+PREFILLS = 5
+WARM_UP_STEPS = 2
+SAMPLE = Sample()
 
 
 @dataclass(frozen=True)
 class Case:
-    """One measurement: how many requests of `prompt` tokens, and how many decode steps."""
+    """One measurement: how many requests of `prompt` tokens, and how many decode steps.
+
+    The first prefill and the first decode steps of a case are warm-up, as those of the baseline.
+    """
 
     batch: int
     prompt: int
@@ -26,7 +32,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Timing:
-    """prefill_s: the step of one request's whole prompt, per request. decode_s: per step."""
+    """prefill_s: the step of one request's whole prompt, each. decode_s: per step of all."""
 
     prefill_s: list[float]
     decode_s: list[float]
@@ -43,7 +49,12 @@ class Measured:
 
 
 def measure(
-    checkpoint: str, program: str, ranks: int, cases: list[Case], bindings: ModelBindings
+    checkpoint: str,
+    program: str,
+    ranks: int,
+    weights_dtype: str,
+    cases: list[Case],
+    bindings: ModelBindings,
 ) -> Measured:
     """Load once, run every case on the same ranks."""
     manifest = from_flags(
@@ -51,6 +62,7 @@ def measure(
             "program": program,
             "ranks": str(ranks),
             "model.checkpoint": checkpoint,
+            "model.weights_dtype": weights_dtype,
             "model.max_batch": str(max(case.batch for case in cases)),
             "model.max_step_tokens": str(max(case.prompt for case in cases)),
             "model.page_tokens": str(PAGE_TOKENS),
@@ -80,34 +92,41 @@ class _Runner:
         self._generation = 0
 
     def run(self, case: Case) -> Timing:
-        prefill, decode = [], []
-        tokens_max = case.prompt + case.steps
-        pages = pages_needed(tokens_max, PAGE_TOKENS)
-        requests = []
-        for slot in range(case.batch):
-            self._generation += 1
-            numbers = tuple(range(slot * pages, (slot + 1) * pages))
-            request = self._next_request
-            self._next_request += 1
-            admit = Admit(
-                slot, request, self._generation, numbers, case.prompt, tokens_max, Sampling()
-            )
-            prompt = tuple((7 * position + slot) % 1000 for position in range(case.prompt))
-            row = Row(request, slot, 0, prompt, Sample())
-            prefill.append(self._timed(admissions=(admit,), rows=(row,)))
-            requests.append((request, slot, self._generation))
-        for step in range(case.steps):
-            position = case.prompt + step
+        prefill = []
+        for _ in range(PREFILLS + 1):
+            seconds, request = self._prefilled(case, 0)
+            prefill.append(seconds)
+            self._timed(releases=(request,))
+        requests = [self._prefilled(case, slot)[1] for slot in range(case.batch)]
+        decode = []
+        for step in range(WARM_UP_STEPS + case.steps):
             rows = tuple(
-                Row(request, slot, position, ((step + slot) % 1000,), Sample())
-                for request, slot, _ in requests
+                Row(
+                    one.request_id,
+                    one.slot,
+                    case.prompt + step,
+                    ((step + one.slot) % 1000,),
+                    SAMPLE,
+                )
+                for one in requests
             )
             decode.append(self._timed(rows=rows))
-        releases = tuple(
-            Release(slot, request, generation) for request, slot, generation in requests
-        )
-        self._timed(releases=releases)
-        return Timing(prefill, decode)
+        self._timed(releases=tuple(requests))
+        return Timing(prefill[1:], decode[WARM_UP_STEPS:])
+
+    def _prefilled(self, case: Case, slot: int) -> tuple[float, Release]:
+        """Seconds of one request's prefill, and what will end it."""
+        self._generation += 1
+        request = self._next_request
+        self._next_request += 1
+        tokens_max = case.prompt + WARM_UP_STEPS + case.steps
+        pages = pages_needed(tokens_max, PAGE_TOKENS)
+        numbers = tuple(range(slot * pages, (slot + 1) * pages))
+        admit = Admit(slot, request, self._generation, numbers, case.prompt, tokens_max, Sampling())
+        prompt = tuple((7 * position + slot) % 1000 for position in range(case.prompt))
+        row = Row(request, slot, 0, prompt, SAMPLE)
+        seconds = self._timed(admissions=(admit,), rows=(row,))
+        return seconds, Release(slot, request, self._generation)
 
     def _timed(
         self,
