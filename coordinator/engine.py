@@ -188,11 +188,16 @@ class Engine:
     def _publish(self, updates: Iterable[Update]) -> None:
         """What a client learns is already true in the snapshot."""
         self._snapshot = self._observe()
+        told: list[Outbox] = []
         for update in updates:
             outbox = self._outboxes[update.request_id]
             if isinstance(update, Finished):
                 del self._outboxes[update.request_id]
             outbox.put(update)
+            told.append(outbox)
+        # After the last one: whoever is woken takes the interpreter's lock.
+        for outbox in told:
+            outbox.flush()
 
     def _observe(self) -> EngineSnapshot:
         return EngineSnapshot(

@@ -23,6 +23,9 @@ class Outbox(Protocol):
     def put(self, update: Update) -> None:
         """Called by the engine's thread; must neither wait nor raise."""
 
+    def flush(self) -> None:
+        """What was put is all for now. As `put`; also called where nothing was put since."""
+
 
 class Submissions(Protocol):
     """What a front end does to requests; an Inbox is one."""

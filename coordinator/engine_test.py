@@ -84,6 +84,23 @@ def test_a_client_learns_what_the_snapshot_already_says(served: Served) -> None:
     assert seen == [(0,), ()]
 
 
+def test_outboxes_are_flushed_after_the_last_update_of_a_step(served: Served) -> None:
+    seen: list[str] = []
+
+    class Looking(ListOutbox):
+        def put(self, update: object) -> None:
+            seen.append("put")
+
+        def flush(self) -> None:
+            seen.append("flush")
+
+    for _ in range(2):
+        served.inbox.submit(Submission((1,), 1, Sampling()), Looking())
+    served.turns()
+    step = ["put", "put", "flush", "flush"]
+    assert seen == step + step
+
+
 def test_an_end_that_comes_during_a_step_silences_it(served: Served) -> None:
     request_id, outbox = served.submit(max_tokens=9)
     served.engine.turn()

@@ -71,6 +71,9 @@ class ServiceClient:
     def put(self, update: Update) -> None:
         """See `engine_inbox.Outbox`."""
         self._updates.append(update)
+
+    def flush(self) -> None:
+        """See `engine_inbox.Outbox`."""
         self._announce()
 
     def receive_data(self, data: bytes) -> None:

@@ -78,6 +78,9 @@ class Client:
         require(update.index == len(self.seen), "tokens come in order, each once")
         self.seen.append(update.token_id)
 
+    def flush(self) -> None:
+        """Nobody waits."""
+
     def _end(self, end: Finished) -> None:
         self.finished = end
         require(end.completion_tokens == len(self.seen), "the end counts the tokens seen")

@@ -1,8 +1,9 @@
 """From the engine's thread to the event loop: every update, in order, with one wake for many.
 
-The engine never waits here: an update is put in a list, and only the first since the loop last
-looked wakes the loop. So a step costs one wake at most while the loop keeps up, and fewer when it
-does not.
+The engine never waits here: an update is put in a list, and the loop is woken after the last one of
+a step, unless it is about to look anyway. So a step costs one wake at most while the loop keeps up,
+and fewer when it does not. A wake any earlier would make the engine wait for the interpreter's lock
+between two updates.
 """
 
 from __future__ import annotations
@@ -40,7 +41,11 @@ class Bridge:
         """Called by the engine's thread; neither waits nor raises."""
         with self._lock:
             self._updates.append((receiver, update, self._clock()))
-            if self._woken:
+
+    def flush(self) -> None:
+        """What was posted is delivered soon. Called by the engine's thread, as `post`."""
+        with self._lock:
+            if self._woken or not self._updates:
                 return
             self._woken = True
         try:
@@ -71,3 +76,6 @@ class BridgedOutbox:
 
     def put(self, update: Update) -> None:
         self._bridge.post(self._receiver, update)
+
+    def flush(self) -> None:
+        self._bridge.flush()

@@ -42,6 +42,7 @@ def test_every_update_arrives_once_in_order_on_the_loop() -> None:
             for index in range(500):
                 for request_id, outbox in enumerate(outboxes):
                     outbox.put(token(request_id, index))
+                    outbox.flush()
 
         await asyncio.to_thread(engine)
         await asyncio.sleep(0)
@@ -61,10 +62,30 @@ def test_updates_that_come_together_need_one_wake() -> None:
             # The loop is busy here, so it can't look in between.
             for index in range(8):
                 outbox.put(token(0, 8 * step + index))
+            for _ in range(8):
+                outbox.flush()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert bridge.wakes == step + 1
         assert len(receiver.updates) == 80
+
+    asyncio.run(scenario())
+
+
+def test_nothing_wakes_the_loop_before_the_flush() -> None:
+    async def scenario() -> None:
+        bridge = Bridge(asyncio.get_running_loop(), lambda: 1.0)
+        receiver = Kept()
+        outbox = BridgedOutbox(bridge, receiver)
+        outbox.flush()
+        outbox.put(token(0, 0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert (bridge.wakes, receiver.updates) == (0, [])
+        outbox.flush()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert (bridge.wakes, receiver.updates) == (1, [token(0, 0)])
 
     asyncio.run(scenario())
 
@@ -75,7 +96,9 @@ def test_a_mistake_reaches_its_own_request_alone() -> None:
         broken, well = Kept(fails_at=1), Kept()
         for index in range(3):
             for receiver in (broken, well):
-                BridgedOutbox(bridge, receiver).put(token(0, index))
+                outbox = BridgedOutbox(bridge, receiver)
+                outbox.put(token(0, index))
+                outbox.flush()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert [type(mistake) for mistake in broken.mistakes] == [ZeroDivisionError]
@@ -89,4 +112,6 @@ def test_the_engine_outlives_the_loop() -> None:
     loop = asyncio.new_event_loop()
     bridge = Bridge(loop, lambda: 1.0)
     loop.close()
-    BridgedOutbox(bridge, Kept()).put(token(0, 0))
+    outbox = BridgedOutbox(bridge, Kept())
+    outbox.put(token(0, 0))
+    outbox.flush()

@@ -65,6 +65,9 @@ class Stream:
         else:
             self.end = update
 
+    def flush(self) -> None:
+        """Nobody waits."""
+
     @property
     def times(self) -> list[float]:
         """When each token came."""
