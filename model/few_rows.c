@@ -14,6 +14,8 @@
 #include <string.h>
 
 #define LANES 16
+/* A multiple of the width of every tile. */
+#define PANEL 24
 #define UNROLL _Pragma("GCC unroll 16")
 
 /* What differs: a register holds all lanes or half of them, and a tile of the result, rows of x by
@@ -65,13 +67,15 @@ static inline float tree(__m256 eight) {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-/* Sixteen of the depth for a whole tile. The empty assembly keeps `value` in a register: GCC would
- * read it from memory again for every column. */
+/* Sixteen of the depth for a whole tile. The empty assembly keeps what is loaded in a register: GCC
+ * would read it from memory again for every use. */
 #define STEP(WIDENED, w, apart)                                                                 \
   UNROLL for (int p = 0; p < PARTS; p++) {                                                      \
     vector weights[8];                                                                          \
-    UNROLL for (int c = 0; c < columns; c++)                                                    \
+    UNROLL for (int c = 0; c < columns; c++) {                                                  \
       weights[c] = WIDENED((w) + c * (apart) + p * WIDTH);                                      \
+      __asm__("" : "+v"(weights[c]));                                                           \
+    }                                                                                           \
     UNROLL for (int r = 0; r < rows; r++) {                                                     \
       vector value = LOAD(x + r * LANES + p * WIDTH);                                           \
       __asm__("" : "+v"(value));                                                                \
@@ -118,15 +122,21 @@ static inline float tree(__m256 eight) {
 #define CALL_ROWS(type, n, width) \
   case n: rows_##type##_##n(x, w, y, columns, depth, stride); break;
 
-/* y[rows, columns] = x @ w[columns, depth].T; x as `pack` lays it out, rows of y `stride` apart. */
+/* y[rows, columns] = x @ w[columns, depth].T; x as `pack` lays it out, rows of y `stride` apart.
+ * All rows of x meet PANEL rows of W, which stay in the cache, before the next are read. */
 #define DEFINE(type, WIDENED)                                                                   \
   DEFINE_TILE(type, WIDENED)                                                                    \
   TILES(DEFINE_ROWS, type)                                                                      \
-  void NAME(multiply_##type)(const float *x, const held_##type *w, float *y, long rows,         \
-                             long columns, long depth, long stride) {                           \
+  static void panel_##type(const float *x, const held_##type *w, float *y, long rows,           \
+                           long columns, long depth, long stride) {                             \
     long padded = (depth + LANES - 1) / LANES * LANES;                                          \
     for (; rows > 0; rows -= ROWS, x += ROWS * padded, y += ROWS * stride)                      \
       switch (rows < ROWS ? rows : ROWS) { TILES(CALL_ROWS, type) }                             \
+  }                                                                                             \
+  void NAME(multiply_##type)(const float *x, const held_##type *w, float *y, long rows,         \
+                             long columns, long depth, long stride) {                           \
+    for (; columns > 0; columns -= PANEL, w += PANEL * depth, y += PANEL)                       \
+      panel_##type(x, w, y, rows, columns < PANEL ? columns : PANEL, depth, stride);            \
   }                                                                                             \
   /* `count` held values as float32. */                                                         \
   void NAME(widen_##type)(const held_##type *w, float *values, long count) {                    \
