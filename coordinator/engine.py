@@ -39,8 +39,11 @@ class RankStatus:
 class Ranks(Protocol):
     """A loaded model over its ranks, as the engine uses it."""
 
-    def step(self, plan: StepPlan) -> StepReport:
-        """Run one step on all ranks; the primary rank's report. Raises PeerError."""
+    def step(self, plan: StepPlan, meanwhile: Callable[[], None]) -> StepReport:
+        """Run one step on all ranks; the primary rank's report. Raises PeerError.
+
+        meanwhile: called once the ranks compute, unless the step has failed before.
+        """
 
     def wait(self, deadline: float) -> None:
         """Until the inbox wakes the engine, or the deadline.
@@ -99,6 +102,8 @@ class Engine:
         self._clock = clock
         self._failed = failed
         self._outboxes: dict[int, Outbox] = {}
+        # They got updates since the last flush.
+        self._told: list[Outbox] = []
         self._failure: Failure | None = None
         self._steps = 0
         self._stop_at: float | None = None
@@ -137,9 +142,12 @@ class Engine:
             plan = self._scheduler.plan(heartbeat=self._clock() >= self._next_heartbeat)
         self._snapshot = self._observe()
         if plan is None:
+            self._flush()
             return False
         try:
-            report = self._ranks.step(plan)
+            # Whoever is woken takes the interpreter's lock, and the processor: not before the ranks
+            # have what they wait for.
+            report = self._ranks.step(plan, self._flush)
             # Whoever left while it ran gets no token of it (plan.md L14).
             self._take()
             sampled = tuple(a for a in report.artifacts if isinstance(a, SampledToken))
@@ -150,6 +158,9 @@ class Engine:
         self._steps += 1
         self._next_heartbeat = self._clock() + self._heartbeat_s
         self._publish(updates)
+        if self._scheduler.idle:
+            # There may be no other step.
+            self._flush()
         return True
 
     def wait(self) -> None:
@@ -183,19 +194,21 @@ class Engine:
         told = self._ranks.retire(cause)
         self._failure = Failure(told, step)
         self._publish(self._scheduler.poison(told))
+        self._flush()
         self._failed()
 
     def _publish(self, updates: Iterable[Update]) -> None:
         """What a client learns is already true in the snapshot."""
         self._snapshot = self._observe()
-        told: list[Outbox] = []
         for update in updates:
             outbox = self._outboxes[update.request_id]
             if isinstance(update, Finished):
                 del self._outboxes[update.request_id]
             outbox.put(update)
-            told.append(outbox)
-        # After the last one: whoever is woken takes the interpreter's lock.
+            self._told.append(outbox)
+
+    def _flush(self) -> None:
+        told, self._told = self._told, []
         for outbox in told:
             outbox.flush()
 

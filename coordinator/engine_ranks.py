@@ -48,9 +48,9 @@ class LinkedRanks:
         self._end = end
         self._retired = False
 
-    def step(self, plan: StepPlan) -> StepReport:
+    def step(self, plan: StepPlan, meanwhile: Callable[[], None]) -> StepReport:
         """See `engine.Ranks.step`."""
-        return self._session.step(plan)
+        return self._session.step(plan, meanwhile)
 
     def wait(self, deadline: float) -> None:
         """See `engine.Ranks.wait`. Costs nothing while nothing happens: one poll over all links."""

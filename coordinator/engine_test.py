@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -99,6 +100,24 @@ def test_outboxes_are_flushed_after_the_last_update_of_a_step(served: Served) ->
     served.turns()
     step = ["put", "put", "flush", "flush"]
     assert seen == step + step
+
+
+def test_clients_are_woken_while_the_next_step_runs(served: Served) -> None:
+    seen: list[str] = []
+
+    class Looking(ListOutbox):
+        def put(self, update: object) -> None:
+            seen.append("put")
+
+        def flush(self) -> None:
+            seen.append(f"flush in step {len(served.ranks.plans)}")
+
+    served.inbox.submit(Submission((1,), 2, Sampling()), Looking())
+    served.engine.turn()
+    assert seen == ["put"]
+    served.ranks.step_failure = GONE
+    served.turns()
+    assert seen == ["put", "flush in step 2", "put", "flush in step 2"]
 
 
 def test_an_end_that_comes_during_a_step_silences_it(served: Served) -> None:
@@ -205,8 +224,8 @@ def test_a_result_that_the_plan_did_not_ask_for_stops_the_group(
     _, outbox = served.submit()
     step = served.ranks.step
 
-    def other_artifacts(plan: StepPlan) -> StepReport:
-        return replace(step(plan), artifacts=())
+    def other_artifacts(plan: StepPlan, meanwhile: Callable[[], None]) -> StepReport:
+        return replace(step(plan, meanwhile), artifacts=())
 
     monkeypatch.setattr(served.ranks, "step", other_artifacts)
     served.turns()

@@ -63,8 +63,9 @@ class FakeRanks:
         self.during: Callable[[StepPlan], None] = lambda plan: None
         self._clock = clock
 
-    def step(self, plan: StepPlan) -> StepReport:
+    def step(self, plan: StepPlan, meanwhile: Callable[[], None]) -> StepReport:
         self.plans.append(plan)
+        meanwhile()
         self.during(plan)
         if self.step_failure is not None:
             raise self.step_failure

@@ -132,9 +132,12 @@ class Group:
                 self._send(link, Kind.LOAD, load.to_bytes())
             return [self._load_report(rank, link) for rank, link in enumerate(self._links)]
 
-    def run_step(self, step: StepInput) -> list[RankResult]:
+    def run_step(
+        self, step: StepInput, meanwhile: Callable[[], None] = lambda: None
+    ) -> list[RankResult]:
         """Run one step on all ranks. No result exists before the last rank's RESULT is accepted.
 
+        meanwhile: called once all ranks compute; what it does keeps none of them waiting.
         Of a program with plans no rank changes its state before all ranks have accepted the plan.
         Raises PeerError for the first failure, which poisons the group; PoisonedError after that.
         """
@@ -144,6 +147,7 @@ class Group:
             if step.plan is not None:
                 self._agree(step.plan)
             self._start(step)
+            meanwhile()
             for stage in range(len(self.spec.stages)):
                 partials = [
                     self._collect(rank, link, stage, step.shape)

@@ -101,6 +101,17 @@ def test_steps_with_plans_and_folded_frames() -> None:
             ]
 
 
+def test_what_is_done_meanwhile_keeps_no_rank_waiting() -> None:
+    """Once, when every rank has its first command, and no answer to it was awaited."""
+    ranks = SimulatedRanks(local_spec(2))
+    group = ranks.ready()
+    before = ranks.recorder.frames
+    seen: list[int] = []
+    group.run_step(plan_step(), lambda: seen.append(ranks.recorder.frames))
+    # Plans, fences and commands.
+    assert seen == [before + 6]
+
+
 def test_the_order_over_ranks_with_plans() -> None:
     """S6: plans to all, fences of all, and only then commands; folded frames after that."""
     ranks = SimulatedRanks(local_spec(2))

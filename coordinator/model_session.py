@@ -6,7 +6,7 @@ where the ranks come from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from coordinator.group import Agreement, Group, GroupDeadlines, StepInput
@@ -72,17 +72,19 @@ class ModelSession:
         """Who holds which slot and pages after the last step."""
         return self._table
 
-    def step(self, plan: StepPlan) -> StepReport:
+    def step(self, plan: StepPlan, meanwhile: Callable[[], None] = lambda: None) -> StepReport:
         """Run one step; the primary rank's report, once all ranks agree (docs/spec/plan.md L20).
 
-        Raises PeerError, which ends the session. MisuseError for a plan that contradicts the table.
+        meanwhile: see `Group.run_step`. Raises PeerError, which ends the session. MisuseError for a
+        plan that contradicts the table.
         """
         try:
             following = apply(plan, self._table)
         except ContractError as refusal:
             raise MisuseError(f"own plan refused: {refusal.message}") from refusal
         shape = (plan.operand_rows, self._setup.spec.hidden_size)
-        results = self.group.run_step(StepInput(shape=shape, plan=_json(encode_plan(plan))))
+        given = StepInput(shape=shape, plan=_json(encode_plan(plan)))
+        results = self.group.run_step(given, meanwhile)
         agreed = (plan_digest(plan), following.digest())
         reports: list[StepReport] = []
         for result in results:

@@ -5,6 +5,8 @@ It changes nothing of what a step does, and it is not there when nobody observes
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from coordinator.engine import Ranks, RankStatus
 from coordinator.step_timing import ObservedStep, StepObserver, StepTimer
 from errors import PeerError
@@ -36,7 +38,7 @@ class ObservedRanks:
         self._prompts: dict[int, int] = {}
         observer.began(world_size, timer.doing)
 
-    def step(self, plan: StepPlan) -> StepReport:
+    def step(self, plan: StepPlan, meanwhile: Callable[[], None]) -> StepReport:
         """See `engine.Ranks.step`. The observer is told of a failed step too.
 
         Of a mistake of ours it is not: such a step neither has a result nor is a rank's failure.
@@ -44,7 +46,7 @@ class ObservedRanks:
         first_frame = self._recorder.frames
         start = self._timer.begin()
         try:
-            report = self._ranks.step(plan)
+            report = self._ranks.step(plan, meanwhile)
         except PeerError as cause:
             self._tell(plan, start, first_frame, cause)
             raise

@@ -102,10 +102,10 @@ class SimulatedService:
             clock=self.clock.now,
         )
 
-    def step(self, plan: StepPlan) -> StepReport:
+    def step(self, plan: StepPlan, meanwhile: Callable[[], None]) -> StepReport:
         """See `engine.Ranks`; `during` is called while the step runs."""
         self.during()
-        return self.session.step(plan)
+        return self.session.step(plan, meanwhile)
 
     def wait(self, deadline: float) -> None:
         """What a rank has said or done by now is noticed at once; else time passes."""

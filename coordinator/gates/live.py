@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -126,8 +126,8 @@ class _NotingRanks:
         self.retire = model.ranks.retire
         self.status = model.ranks.status
 
-    def step(self, plan: StepPlan) -> StepReport:
-        report = self._model.ranks.step(plan)
+    def step(self, plan: StepPlan, meanwhile: Callable[[], None]) -> StepReport:
+        report = self._model.ranks.step(plan, meanwhile)
         self._steps.append(Step(plan, self._model.session.last_reports))
         return report
 

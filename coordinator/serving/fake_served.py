@@ -71,7 +71,8 @@ class ScriptedRanks:
         self.held = threading.Event()
         self._tokens: dict[int, list[int]] = {}
 
-    def step(self, plan: StepPlan) -> StepReport:
+    def step(self, plan: StepPlan, meanwhile: Callable[[], None]) -> StepReport:
+        meanwhile()
         if not self.going.is_set():
             self.held.set()
             self.going.wait()

@@ -7,7 +7,7 @@ configuration, while scheduler, engine, frames and ranks are those of a service.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,10 +88,10 @@ class _NotingRanks:
         self.retire = model.ranks.retire
         self.status = model.ranks.status
 
-    def step(self, plan: StepPlan) -> StepReport:
+    def step(self, plan: StepPlan, meanwhile: Callable[[], None]) -> StepReport:
         busy = self._processor_s()
         started = time.perf_counter()
-        report = self._model.ranks.step(plan)
+        report = self._model.ranks.step(plan, meanwhile)
         ended = time.perf_counter()
         used = self._processor_s() - busy
         digests = tuple(rank.plan_digest for rank in self._model.session.last_reports)
