@@ -1,7 +1,7 @@
 """When two answers of the same request count as the same, although the steps were others.
 
-Other rows in a step change the order in which BLAS adds, so bits are due only between runs of equal
-plans. Between others: the same greedy tokens as long as the best two are further apart than
+In steps of many rows, other rows change the order in which BLAS adds, so bits are due only between
+runs of equal plans. Between others: the same greedy tokens as long as the best two are further apart than
 float32 noise can turn, and log-probabilities within LOGPROB_TOLERANCE.
 """
 
