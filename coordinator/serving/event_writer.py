@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.serving.choice import Choice
-from coordinator.serving.errors_http import error_json
+from coordinator.serving.errors_http import error_json, json_bytes
 from coordinator.serving.generation import Delta
 from coordinator.serving.job import Job
 from coordinator.serving.parameters import Common
@@ -22,6 +22,8 @@ class EventWriter:
         self._common = common
         self._stream = stream
         self._chunks = Chunks(described, include_usage=common.include_usage)
+        # By choice: what stands before and after a text of which nothing else is told.
+        self._around: dict[int, tuple[bytes, bytes]] = {}
         for choice in job.choices:
             opening = shape.opening(choice)
             if opening is not None:
@@ -29,7 +31,14 @@ class EventWriter:
 
     def said(self, choice: Choice, delta: Delta) -> None:
         """See `Listener`."""
-        self._stream.write(self._chunks.chunk(self._shape.piece(choice, delta)))
+        if delta.records:
+            self._stream.write(self._chunks.chunk(self._shape.piece(choice, delta)))
+            return
+        around = self._around.get(choice.index)
+        if around is None:
+            around = self._chunks.around(lambda text: self._shape.piece(choice, Delta(text)))
+            self._around[choice.index] = around
+        self._stream.write(around[0] + json_bytes(delta.text) + around[1])
 
     def ended(self, choice: Choice) -> None:
         """See `Listener`."""

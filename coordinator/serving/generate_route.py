@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from coordinator.request import RequestEvent
 from coordinator.serving.choice import Choice
+from coordinator.serving.direct_write import direct_write
 from coordinator.serving.errors_http import JSON_TYPE, error_response, json_bytes
 from coordinator.serving.event_writer import EventWriter
 from coordinator.serving.front import Front
@@ -122,7 +123,8 @@ class GenerateRoute(ABC):
             job.raise_mistake()
             await error_response(job.error)(exchange.scope, exchange.receive, exchange.send)
             return
-        await stream.run(exchange.send, [(ID_HEADER.encode(), job.named.id.encode())])
+        headers = [(ID_HEADER.encode(), job.named.id.encode())]
+        await stream.run(exchange.send, headers, direct_write(exchange.scope))
         job.raise_mistake()
 
     async def _submitted(self, exchange: _Exchange) -> bool:

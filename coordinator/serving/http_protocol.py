@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from http import HTTPStatus
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 import h11
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from coordinator.serving.direct_write import offering
 from coordinator.serving.http_limits import CONNECTIONS_RESERVED, HttpLimits
 from coordinator.serving.refusal import Refusal
 from coordinator.serving.request_limit import FULL
@@ -68,6 +69,7 @@ class GuardedProtocol(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.app = cast(Any, offering(cast(Any, self.app), self.write_body))
         self._turned_away = False
         self._heard = False
         self._request_timer: asyncio.TimerHandle | None = None
@@ -137,6 +139,20 @@ class GuardedProtocol(H11Protocol):
         hint = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
         too_large = hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
         self._refuse(_HEAD if too_large else _SYNTAX)
+
+    def write_body(self, data: bytes) -> bool:
+        """See `direct_write.DirectWrite`.
+
+        h11 would make the same bytes: whoever speaks HTTP/1.1 gets a body without a length in
+        chunks.
+        """
+        cycle = self._last_cycle()
+        if cycle is None or cycle.scope["http_version"] != "1.1" or self.flow.write_paused:
+            return False
+        if cycle.disconnected or cycle.response_complete or not cycle.response_started:
+            return False
+        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
 
     def _last_cycle(self) -> RequestResponseCycle | None:
         """None before the first request, whatever its annotation says."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from coordinator.serving.choice import Choice
@@ -129,6 +129,13 @@ class Chunks:
 
     def chunk(self, choice: Json) -> bytes:
         return self._head + json_bytes([choice]) + self._tail
+
+    def around(self, piece: Callable[[str], Json]) -> tuple[bytes, bytes]:
+        """What stands before and after the text's JSON in `chunk(piece(text))`, for any text."""
+        some, other = self.chunk(piece("a")), self.chunk(piece("b"))
+        at = next(at for at, (one, two) in enumerate(zip(some, other, strict=True)) if one != two)
+        # Before and after the one character are its quotes.
+        return some[: at - 1], some[at + 2 :]
 
     def timed_chunk(self, choice: Json, timings: Json) -> bytes:
         told = json_bytes(timings)

@@ -9,6 +9,7 @@ from typing import Final
 from starlette.types import Send
 
 from coordinator.serving.api_options import ApiOptions
+from coordinator.serving.direct_write import DirectWrite, never
 from coordinator.serving.write_deadline import WriteDeadline
 
 HEADERS: Final = (
@@ -32,6 +33,11 @@ class EventStream:
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._direct: DirectWrite = never
+        # `run` has data in its hands that come before all others.
+        self._sending = True
+        self._due = False
         self._ended = False
         self.gone = False
 
@@ -43,7 +49,12 @@ class EventStream:
         self._pending_bytes += len(data)
         if self._pending_bytes > self._unread_bytes_max:
             self.close()
-        self._news.set()
+        if self._sending:
+            self._news.set()
+        elif not self._due:
+            # What else is written in this turn of the loop goes out with it.
+            self._due = True
+            self._loop.call_soon(self._push)
 
     def end(self) -> None:
         """Nothing more will be written."""
@@ -60,8 +71,11 @@ class EventStream:
         self._pending_bytes = 0
         self._news.set()
 
-    async def run(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
-        """Until the end was written, or the client is gone."""
+    async def run(
+        self, send: Send, headers: list[tuple[bytes, bytes]], direct: DirectWrite = never
+    ) -> None:
+        """Until the end was written, or the client is gone. direct: see direct_write.py."""
+        self._direct = direct
         try:
             with WriteDeadline(self._send_s) as deadline:
                 await self._sent(deadline.bounded(send), headers)
@@ -71,8 +85,6 @@ class EventStream:
     async def _sent(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *headers]})
         while not self.gone:
-            await self._news.wait()
-            self._news.clear()
             data = b"".join(self._pending)
             self._pending.clear()
             last = self._ended
@@ -82,3 +94,21 @@ class EventStream:
             if last and not self.gone:
                 await send({"type": "http.response.body", "body": b""})
                 return
+            if not self._pending and not self._ended:
+                self._sending = False
+                await self._news.wait()
+                self._sending = True
+            self._news.clear()
+
+    def _push(self) -> None:
+        """Writes what is there without `run`, or else wakes it."""
+        self._due = False
+        if self.gone or self._sending or not self._pending:
+            return
+        data = b"".join(self._pending)
+        if not self._direct(data):
+            self._sending = True
+            self._news.set()
+            return
+        self._pending.clear()
+        self._pending_bytes -= len(data)

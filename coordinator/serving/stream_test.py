@@ -79,6 +79,84 @@ def test_what_is_written_together_is_sent_together() -> None:
     run(scenario)
 
 
+class Direct:
+    """Writes of which every third is refused, beside the messages of a reader."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.written = 0
+        self._reader = reader
+        self._asked = 0
+
+    def write(self, data: bytes) -> bool:
+        assert data
+        self._asked += 1
+        if self._asked % 3 == 0:
+            return False
+        self.written += 1
+        self._reader.messages.append({"body": data, "more_body": True})
+        return True
+
+
+@pytest.mark.parametrize("turns", [1, 2, 5])
+def test_direct_writes_keep_the_order(turns: int) -> None:
+    """Also where the task that has to wait comes late."""
+
+    async def scenario() -> None:
+        stream, reader = EventStream(ApiOptions(), lambda: None), Reader()
+        direct = Direct(reader)
+        stream.write(b"first,")
+        sending = asyncio.create_task(stream.run(reader.send, [], direct.write))
+        for number in range(100):
+            stream.write(b"%d," % number)
+            stream.write(b";")
+            for _ in range(number % (turns + 1)):
+                await asyncio.sleep(0)
+        stream.end()
+        await sending
+        wanted = b"first," + b"".join(b"%d,;" % number for number in range(100))
+        assert reader.data == wanted
+        assert direct.written > 10
+        assert reader.messages[-1].get("more_body", False) is False
+
+    run(scenario)
+
+
+def test_what_is_written_directly_needs_no_message() -> None:
+    async def scenario() -> None:
+        stream, reader, written = EventStream(ApiOptions(), lambda: None), Reader(), []
+
+        def direct(data: bytes) -> bool:
+            written.append(data)
+            return True
+
+        sending = asyncio.create_task(stream.run(reader.send, [], direct))
+        await asyncio.sleep(0)
+        for _ in range(3):
+            stream.write(b"a")
+            stream.write(b"b")
+            await asyncio.sleep(0)
+        stream.end()
+        await sending
+        assert written == [b"ab"] * 3
+        assert [message.get("body") for message in reader.messages[1:]] == [b""]
+
+    run(scenario)
+
+
+def test_a_client_that_is_gone_is_not_written_to() -> None:
+    async def scenario() -> None:
+        stream, reader = EventStream(ApiOptions(), lambda: None), Reader()
+        direct = Direct(reader)
+        sending = asyncio.create_task(stream.run(reader.send, [], direct.write))
+        await asyncio.sleep(0)
+        stream.write(b"a")
+        stream.close()
+        await sending
+        assert not direct.written
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("stops_at", [0, 1, 2])
 def test_a_write_that_takes_too_long(stops_at: int) -> None:
     async def scenario() -> None:
