@@ -24,6 +24,7 @@ from coordinator.serving.api_options import ApiOptions
 from coordinator.serving.app import make_app
 from coordinator.serving.backend import Backend, BackendSettings, OpenRanks
 from coordinator.serving.control_thread import ControlThread
+from coordinator.serving.garbage import settle
 from coordinator.serving.health import HEALTH_PATHS, health_routes
 from coordinator.serving.http_limits import STALL_MS, HttpLimits, connections_allowed
 from coordinator.serving.http_server import HttpServer, listen, url_of
@@ -112,6 +113,7 @@ class _Opener:
                 self.setup, manifest, self._bindings, seen.recorder, killable, seen.observer
             ) as model,
         ):
+            settle()
             yield model
 
 
