@@ -36,55 +36,74 @@ class ObservedRanks:
         self._observer = observer
         # Of the resident requests: the length of the prompt tells prefill from decode.
         self._prompts: dict[int, int] = {}
+        # The last step, of which the observer is told while the ranks compute the next one.
+        self._untold: ObservedStep | None = None
         observer.began(world_size, timer.doing)
 
     def step(self, plan: StepPlan, meanwhile: Callable[[], None]) -> StepReport:
         """See `engine.Ranks.step`. The observer is told of a failed step too.
 
         Of a mistake of ours it is not: such a step neither has a result nor is a rank's failure.
+        After a step with rows there is another one, or a failure: a request lives on until a later
+        plan has released it. So the observer is told of such a step during the next one, before
+        clients are told of it (`meanwhile`), and keeps no rank waiting.
         """
+
+        def told_meanwhile() -> None:
+            self._tell()
+            meanwhile()
+
         first_frame = self._recorder.frames
         start = self._timer.begin()
         try:
-            report = self._ranks.step(plan, meanwhile)
+            report = self._ranks.step(plan, told_meanwhile)
         except PeerError as cause:
-            self._tell(plan, start, first_frame, cause)
+            self._tell()
+            self._note(plan, start, first_frame, cause)
+            self._tell()
             raise
-        self._tell(plan, start, first_frame, None)
+        self._note(plan, start, first_frame, None)
+        if not plan.rows:
+            self._tell()
         return report
 
     def wait(self, deadline: float) -> None:
         """See `engine.Ranks.wait`."""
+        self._tell()
         self._ranks.wait(deadline)
 
     def retire(self, cause: PeerError) -> PeerError:
         """See `engine.Ranks.retire`."""
+        self._tell()
         return self._ranks.retire(cause)
 
     def status(self) -> tuple[RankStatus, ...]:
         """See `engine.Ranks.status`."""
         return self._ranks.status()
 
-    def _tell(
+    def _tell(self) -> None:
+        step, self._untold = self._untold, None
+        if step is not None:
+            self._observer.stepped(step)
+
+    def _note(
         self, plan: StepPlan, start: float, first_frame: int, failure: PeerError | None
     ) -> None:
         end = self._timer.end()
         prefill_tokens, decode_rows = self._purposes(plan)
         recorder = self._recorder
-        self._observer.stepped(
-            ObservedStep(
-                plan=plan,
-                world_size=self._world_size,
-                start=start,
-                end=end,
-                notes=self._timer.notes.copy(),
-                records=recorder.since(first_frame),
-                first_frame=max(first_frame, recorder.oldest),
-                oldest_frame=recorder.oldest,
-                prefill_tokens=prefill_tokens,
-                decode_rows=decode_rows,
-                failure=failure,
-            )
+        self._untold = ObservedStep(
+            plan=plan,
+            world_size=self._world_size,
+            start=start,
+            end=end,
+            notes=self._timer.notes.copy(),
+            records=recorder.since(first_frame),
+            first_frame=max(first_frame, recorder.oldest),
+            oldest_frame=recorder.oldest,
+            prefill_tokens=prefill_tokens,
+            decode_rows=decode_rows,
+            failure=failure,
         )
 
     def _purposes(self, plan: StepPlan) -> tuple[int, int]:

@@ -70,6 +70,40 @@ def test_every_step_is_told_with_what_its_rows_were_for() -> None:
     assert watching.doing(0) == IDLE
 
 
+def test_a_step_is_told_while_the_next_one_runs_and_before_its_tokens() -> None:
+    watching = Watching()
+    seen: list[int] = []
+
+    class Looking(ListOutbox):
+        def flush(self) -> None:
+            seen.append(len(watching.steps))
+
+    outbox = Looking()
+    watching.inbox.submit(Submission((1,), 2, Sampling()), outbox)
+    watching.engine.turn()
+    assert (len(outbox.token_ids), watching.steps) == (1, [])
+    watching.engine.turn()
+    assert seen == [1]
+    watching.observed.wait(200.0)
+    assert len(watching.steps) == 2
+
+
+def test_no_step_is_untold_once_nothing_is_left() -> None:
+    watching = Watching()
+    watching.submit(1, 2)
+    while not watching.engine.snapshot.steps or watching.engine.snapshot.scheduler.states:
+        watching.engine.turn()
+    assert len(watching.steps) == len(watching.ranks.plans) == 3
+
+
+def test_a_failure_between_steps_is_told_after_the_last_step() -> None:
+    watching = Watching()
+    watching.submit(1, 2)
+    watching.engine.turn()
+    watching.observed.retire(GONE)
+    assert len(watching.steps) == 1
+
+
 def test_a_failed_step_is_told_and_the_failure_stays_what_it_is() -> None:
     watching = Watching()
     watching.ranks.step_failure = GONE
