@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from coordinator.model_run import ModelBindings
+from coordinator.serving.garbage import settle
 from errors import TPError
 from manifest.run_manifest import RunManifest
 from tools.bench.serve_client import DONE, Answer, Endpoint, get_json, stream
@@ -114,6 +115,8 @@ def overhead(
             )
             for is_observed in (True, False)
         )
+        # As the server does, or the comparison would be with its collector of cycles.
+        settle()
         turns = [
             Turn(
                 _http_wave(endpoint, started.pid, asking),

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--long", type=int, default=512, metavar="TOKENS", help="a long prompt")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--timeout-s", type=float, default=120.0, metavar="S", help="per request")
-    parser.add_argument("--waves", type=int, default=6, metavar="N", help="for the overhead")
+    parser.add_argument("--waves", type=int, default=20, metavar="N", help="for the overhead")
     parser.add_argument("--json", metavar="FILE", help="write everything there too")
 
 

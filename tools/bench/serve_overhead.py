@@ -9,6 +9,8 @@ what the engine's thread did for clients. Shares of a period, which begins with 
     outside ranks = (period - what the slowest rank computes in a step) / period: also frames, sums
                     and waiting, so what tensor parallelism costs
     HTTP          = (period with HTTP - period observed) / period with HTTP
+    HTTP and scheduler = (period with HTTP - step observed) / period with HTTP: what lies between
+                    two steps, and what HTTP adds to a step by running beside it
     observation   = (period observed - bare period) / period with HTTP
     all           = (period with HTTP - bare period) / period with HTTP
     processor     = what the coordinator's process used more than bare, per period with HTTP
@@ -90,6 +92,9 @@ class Turn:
             found[name] = (medians[0] - medians[1]) / medians[2]
             fast = [Sample.of(wave.paces.periods).p10 for wave in (more, less, self.http)]
             found[f"{name}, fast tenths"] = (fast[0] - fast[1]) / fast[2]
+        found["HTTP and scheduler"] = (
+            self.http.paces.period - self.observed.paces.step
+        ) / self.http.paces.period
         used = self.http.processor_ms - self.bare.processor_ms
         found["processor"] = used / self.http.paces.period
         return found

@@ -75,7 +75,7 @@ def test_shares_are_taken_turn_by_turn() -> None:
     wanted = {"HTTP": 0.1, "observation": 0.2, "all": 0.3}
     wanted |= {f"{name}, fast tenths": share for name, share in wanted.items()}
     wanted |= {"processor": 0.1, "between steps, with HTTP": 0.25, "between steps, bare": 0.25}
-    wanted["outside ranks, with HTTP"] = 0.5
+    wanted |= {"outside ranks, with HTTP": 0.5, "HTTP and scheduler": 1 - 0.75 * 0.9}
     assert shares.keys() == wanted.keys()
     for name, share in wanted.items():
         assert (shares[name].p10, shares[name].p90) == pytest.approx((share, share))
