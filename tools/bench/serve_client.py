@@ -27,6 +27,9 @@ UNREACHABLE: Final = "unreachable"
 _EVENT_END: Final = b"\n\n"
 _LAST_EVENT: Final = b"data: [DONE]"
 _BODY_BYTES_MAX: Final = 64 << 20
+_READ_BYTES: Final = 64 << 10
+# A chunk's size, and whatever may follow it in its line.
+_SIZE_LINE_MAX: Final = 256
 # What was sent to a server that reads no more is given up after so long.
 _CLOSE_S: Final = 1.0
 
@@ -205,9 +208,24 @@ class _Exchange:
         if self._length is not None:
             yield await self._reader.readexactly(self._length)
             return
-        while size := _number((await self._reader.readline()).decode("latin-1"), 16):
-            yield await self._reader.readexactly(size)
-            await self._reader.readexactly(2)
+        rest = b""
+        while True:
+            # One read for all that is there: three per chunk cost more than the server's part.
+            data = await self._reader.read(_READ_BYTES)
+            if not data:
+                raise EOFError("a stream without an end")
+            rest += data
+            while True:
+                line, found, tail = rest.partition(b"\r\n")
+                if not found and len(rest) <= _SIZE_LINE_MAX:
+                    break
+                size = _number(line.decode("latin-1"), 16)
+                if not size:
+                    return
+                if len(tail) < size + 2:
+                    break
+                yield tail[:size]
+                rest = tail[size + 2 :]
 
 
 def _number(digits: str, base: int) -> int:
