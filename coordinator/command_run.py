@@ -117,9 +117,12 @@ def _checked_exits(outcome: BlockOutcome, exits: Sequence[WorkerExit]) -> BlockO
 
 
 def _observations(manifest: RunManifest, finished: _Finished) -> list[dict[str, JsonValue]]:
+    failure = finished.outcome.failure
     run: dict[str, JsonValue] = {
         "address": finished.address,
         "elapsed_us": int(finished.elapsed_s * 1e6),
+        # The kernel's choice, so it is no part of the ledger (session.md S7).
+        "errno": None if failure is None else failure.errno,
         "event": "run",
         "finished_unix_ms": time.time_ns() // 1_000_000,
         "strangers": finished.strangers,

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import coordinator.accept
-import coordinator.engine_ranks
 import coordinator.main
 import coordinator.model_run
 import coordinator.processes
@@ -35,7 +34,7 @@ CONSTANTS_MS = {
     "kill": coordinator.processes.KILL_MS,
     "last words": coordinator.model_run.LAST_WORDS_MS,
     "gone rank": coordinator.rank_watch.GRACE_MS,
-    "undue read": coordinator.engine_ranks.UNDUE_READ_MS,
+    "undue read": coordinator.rank_watch.UNDUE_READ_MS,
     "accept pause": coordinator.service.ACCEPT_PAUSE_MS,
     "liveness": coordinator.accept.LIVENESS_MS,
     "restart": coordinator.serving.restarts.FIRST_DELAY_MS,

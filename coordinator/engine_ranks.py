@@ -6,18 +6,16 @@ It must not know requests. docs/spec/service.md V6 to V9.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from coordinator.engine import RankStatus
 from coordinator.model_session import ModelSession
-from errors import ContractError, PeerError
+from coordinator.rank_watch import judge_undue
+from errors import PeerError
 from program.plan import StepPlan
 from program.step_report import StepReport
 from wire.link import Link
 from wire.socket_pipe import Source, wait_readable
-
-# What a rank says although nothing is due is read for this long, to be named in the failure.
-UNDUE_READ_MS: Final = 250
 
 
 class WakeSource(Source, Protocol):
@@ -85,15 +83,3 @@ class LinkedRanks:
             )
             for rank, load in enumerate(self._session.reports)
         )
-
-
-def judge_undue(link: Link) -> PeerError:
-    """What a rank that is not due has to say: the end of its stream, or a frame out of turn.
-
-    The failure is recorded with its link; waits UNDUE_READ_MS at most.
-    """
-    try:
-        link.receive(deadline=link.pipe.clock() + UNDUE_READ_MS / 1000)
-    except PeerError as failure:
-        return failure
-    return link.fail(ContractError("kind", "a frame came although nothing was due"))

@@ -88,7 +88,13 @@ def test_a_refusal_as_json(argv: list[str], capsys: Capture, tmp_path: Path) -> 
     assert document == {
         "ok": False,
         "workers": [],
-        "error": {"code": "config.invalid", "rank": None, "phase": None},
+        "error": {
+            "code": "config.invalid",
+            "rank": None,
+            "phase": None,
+            "errno": None,
+            "errno_name": None,
+        },
     }
     assert captured.err.startswith("coordinator: config.invalid: ")
 

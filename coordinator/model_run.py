@@ -76,7 +76,7 @@ def explained(failure: PeerError, exits: Sequence[WorkerExit]) -> PeerError:
         # Of a worker that ended before HELLO the failure says so already.
         if worker.rank == failure.rank and not worker.killed and _end(worker) not in str(failure):
             message = f"{failure.message}; its process {_end(worker)}"
-            return type(failure)(failure.reason, message, rank=failure.rank, phase=failure.phase)
+            return failure.reworded(message)
     return failure
 
 

@@ -6,6 +6,9 @@ may still answer: then the group comes to the gone rank in its turn, and judges 
 left behind as it would have without this watch. So the classification of a fault depends on timing
 only where the awaited rank is stuck as well.
 
+The same holds for a write that waits because its rank does not read. There a rank from which
+nothing is due is watched for anything it says, too.
+
 Whoever wants to know when each rank answered is told here, since this is where the others are seen;
 it changes nothing about who is consumed when.
 """
@@ -17,12 +20,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from errors import MisuseError, ProtocolError
-from wire.frame import Buffer
+from errors import ContractError, MisuseError, PeerError, ProtocolError
+from wire.frame import Buffer, Side
 from wire.link import Link, Pipe
+from wire.session import TABLE
+from wire.socket_pipe import late_send
 
 # Many times what a healthy rank needs between two frames of a small model, and far below a second.
 GRACE_MS: Final = 250
+# What a rank says although nothing is due is read for this long, to be named in the failure.
+UNDUE_READ_MS: Final = 250
 _POLL_MS_MAX: Final = 3_600_000.0
 _NEWS: Final = select.POLLIN | select.POLLRDHUP
 
@@ -45,6 +52,18 @@ def watch(links: Sequence[Link], arrived: Arrived | None = None) -> None:
         else:
             others = _TellingWatch(rank, links, pipes, arrived)
         link.pipe = _WatchedPipe(pipes[rank], others)
+
+
+def judge_undue(link: Link) -> PeerError:
+    """What a rank that is not due has to say: the end of its stream, or a frame out of turn.
+
+    The failure is recorded with its link; waits UNDUE_READ_MS at most.
+    """
+    try:
+        link.receive(deadline=link.pipe.clock() + UNDUE_READ_MS / 1000)
+    except PeerError as failure:
+        return failure
+    return link.fail(ContractError("kind", "a frame came although nothing was due"))
 
 
 class _Watch:
@@ -75,8 +94,56 @@ class _Watch:
         if self._awaited.poll(min(GRACE_MS, _milliseconds(deadline))):
             return
         gone = min(map(self._descriptors.index, descriptors))
+        raise self._closed(gone)
+
+    def _closed(self, gone: int) -> PeerError:
+        link = self._links[gone]
         message = f"its connection ended while rank {self._rank} was awaited"
-        raise self._links[gone].fail(ProtocolError("closed", message))
+        return link.fail(ProtocolError("closed", message, errno=link.pipe.broken_by()))
+
+    def send_rest(self, pipe: Pipe, pending: Sequence[Buffer], deadline: float) -> None:
+        """Write what is left of a frame for which there was no room.
+
+        The first other rank that has gone, or speaks out of turn, ends the wait after the grace.
+        Raises DeadlineError `send`, or that rank's PeerError, recorded with its link.
+        """
+        mine, poller = self._descriptors[self._rank], self._send_poller()
+        failed: int | None = None
+        until = deadline
+        early = self._early()
+        while pending:
+            ready = [at for at, _ in poller.poll(0 if early else _milliseconds(until))]
+            others = early + [self._descriptors.index(at) for at in ready if at != mine]
+            if others:
+                # From here on only the written rank is looked at, which ends this branch.
+                failed, early = min(others), []
+                until = min(deadline, time.monotonic() + GRACE_MS / 1000)
+                poller = select.poll()
+                poller.register(mine, select.POLLOUT)
+            elif ready:
+                pending = pipe.send_some(pending)
+            elif failed is None:
+                raise late_send(pending)
+            else:
+                link = self._links[failed]
+                raise self._closed(failed) if _due(link) else judge_undue(link)
+
+    def _send_poller(self) -> select.poll:
+        poller = select.poll()
+        for other, (descriptor, link) in enumerate(
+            zip(self._descriptors, self._links, strict=True)
+        ):
+            watched = select.POLLRDHUP if _due(link) else _NEWS
+            poller.register(descriptor, select.POLLOUT if other == self._rank else watched)
+        return poller
+
+    def _early(self) -> list[int]:
+        """Other ranks of which a frame out of turn has been read already."""
+        return [
+            other
+            for other, link in enumerate(self._links)
+            if other != self._rank and link.connection.has_news and not _due(link)
+        ]
 
 
 class _TellingWatch(_Watch):
@@ -134,7 +201,12 @@ class _WatchedPipe(Pipe):
         self._watch = others
 
     def send(self, buffers: list[Buffer], deadline: float) -> None:
-        self._pipe.send(buffers, deadline)
+        pending = self._pipe.send_some(buffers)
+        if pending:
+            self._watch.send_rest(self._pipe, pending, deadline)
+
+    def send_some(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        return self._pipe.send_some(buffers)
 
     def receive(self, limit: int, deadline: float) -> bytes:
         self._watch.until_readable(deadline)
@@ -144,6 +216,9 @@ class _WatchedPipe(Pipe):
         self._watch.until_readable(deadline)
         return self._pipe.receive_into(space, deadline)
 
+    def broken_by(self) -> int | None:
+        return self._pipe.broken_by()
+
     def clock(self) -> float:
         return self._pipe.clock()
 
@@ -152,6 +227,11 @@ class _WatchedPipe(Pipe):
 
     def close(self) -> None:
         self._pipe.close()
+
+
+def _due(link: Link) -> bool:
+    """Whether a frame may come from this rank now."""
+    return TABLE[link.connection.session.state].sender is Side.WORKER
 
 
 def _milliseconds(deadline: float) -> float:

@@ -72,7 +72,13 @@ def render_refusal_json(error: TPError) -> str:
 
 
 def _error_object(failure: Failure) -> dict[str, str | int | None]:
-    return {"code": failure.code, "rank": failure.rank, "phase": failure.phase}
+    return {
+        "code": failure.code,
+        "rank": failure.rank,
+        "phase": failure.phase,
+        "errno": failure.errno,
+        "errno_name": failure.errno_name,
+    }
 
 
 def _finite(value: float) -> float | None:
@@ -155,6 +161,8 @@ def _failure(failure: Failure, workers: tuple[WorkerSummary, ...], style: Style)
     if failure.phase is not None:
         where += f" in phase {failure.phase}"
     title = f"{failure.code}  {where}".rstrip()
+    if failure.errno is not None:
+        title += f"  {failure.errno_name}, errno {failure.errno}"
     lines = [style.paint(printable(title), Tone.BAD)]
     lines += _wrapped(printable(failure.sentence), "  ")
     for worker in workers:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from errno import ECONNRESET
 
 import pytest
 
@@ -56,7 +57,9 @@ def good_run() -> RunSummary:
 
 
 def failed_run() -> RunSummary:
-    error = ProtocolError("truncated", "the stream ended inside a frame", rank=2, phase="mlp")
+    error = ProtocolError(
+        "truncated", "the stream ended inside a frame", rank=2, phase="mlp", errno=ECONNRESET
+    )
     silent = WorkerSummary(3, None)
     broken = WorkerSummary(2, "pid 9", Traffic(3, 9), Traffic(9, 9), 1, "a\x1b[31m\nb: no\n")
     return replace(
@@ -84,7 +87,13 @@ def test_json_of_a_failed_run_has_the_same_keys() -> None:
     document = json.loads(render_json(failed_run()))
     assert document.keys() == json.loads(render_json(good_run())).keys()
     assert document["ok"] is False
-    assert document["error"] == {"code": "protocol.truncated", "rank": 2, "phase": "mlp"}
+    assert document["error"] == {
+        "code": "protocol.truncated",
+        "rank": 2,
+        "phase": "mlp",
+        "errno": ECONNRESET,
+        "errno_name": "ECONNRESET",
+    }
     assert document["output_sha256"] is None
 
 
@@ -97,7 +106,8 @@ def test_json_is_one_line_and_strict_even_without_a_finite_error() -> None:
 def test_json_of_a_refusal() -> None:
     document = json.loads(render_refusal_json(ConfigError.single("ranks", 3, "no")))
     assert document["ok"] is False
-    assert document["error"] == {"code": "config.invalid", "rank": None, "phase": None}
+    keys = ("rank", "phase", "errno", "errno_name")
+    assert document["error"] == {"code": "config.invalid", **dict.fromkeys(keys)}
 
 
 def test_a_poisoned_group_reports_its_cause() -> None:
@@ -126,7 +136,13 @@ def test_the_page_of_a_good_run() -> None:
 
 def test_the_page_of_a_failed_run_names_code_rank_phase_and_last_words() -> None:
     page = render_report(failed_run(), PLAIN)
-    for fact in ("protocol.truncated", "rank 2 in phase mlp", "b: no", "did not connect"):
+    for fact in (
+        "protocol.truncated",
+        "rank 2 in phase mlp",
+        "ECONNRESET",
+        "b: no",
+        "did not connect",
+    ):
         assert fact in page
 
 

@@ -165,9 +165,11 @@ def update_line(update: Update) -> bytes:
 
 
 def error_json(error: TPError) -> dict[str, object]:
-    """code, message, and where it applies (else null) the parameter, or the rank and the phase."""
+    """code, message; where they apply (else null) the parameter, or rank, phase and errno."""
     return {
         "code": error.code,
+        "errno": error.errno if isinstance(error, PeerError) else None,
+        "errno_name": error.errno_name if isinstance(error, PeerError) else None,
         "message": error.message,
         "param": error.param if isinstance(error, RequestError) else None,
         "phase": error.phase if isinstance(error, PeerError) else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from errno import EPIPE
 from typing import Any
 
 import pytest
@@ -124,10 +125,12 @@ def test_events() -> None:
         "token_id": 7,
         "top": [[7, -0.5], [8, -1.5]],
     }
-    cause = ProtocolError("closed", "gone", rank=1, phase="plan")
+    cause = ProtocolError("closed", "gone", rank=1, phase="plan", errno=EPIPE)
     end = shown(update_line(Finished(4, Outcome.FAILED, None, 3, 1, cause)))
     assert end["error"] == {
         "code": "protocol.closed",
+        "errno": EPIPE,
+        "errno_name": "EPIPE",
         "message": "gone",
         "param": None,
         "phase": "plan",

@@ -63,6 +63,8 @@ def _cause_json(cause: PeerError) -> dict[str, object]:
         "message": cause.message,
         "rank": cause.rank,
         "phase": cause.phase,
+        "errno": cause.errno,
+        "errno_name": cause.errno_name,
     }
 
 
@@ -122,7 +124,9 @@ def _condition(state: Mapping[str, object]) -> str:
     cause = cast(Mapping[str, object], failure["cause"])
     when = "between steps" if failure["step"] is None else f"in step {failure['step']}"
     where = f"rank {cause['rank']}, phase {cause['phase']}"
-    return f"failed {when}: {where}: {cause['code']}: {cause['message']}"
+    errno = cause["errno"]
+    said = "" if errno is None else f" ({cause['errno_name']}, errno {errno})"
+    return f"failed {when}: {where}: {cause['code']}: {cause['message']}{said}"
 
 
 def _running(state: Mapping[str, object]) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from errno import ECONNRESET
 
 from coordinator.engine import Failure
 from coordinator.fake_snapshot import SNAPSHOT, TABLE
 from coordinator.service_state import render_state, state_json
-from errors import DeadlineError
+from errors import DeadlineError, ProtocolError
 
 
 def test_the_object() -> None:
@@ -58,5 +59,20 @@ def test_its_first_line_is_the_condition() -> None:
     assert (
         first == "condition  failed in step 3: rank 1, phase plan: deadline.receive: nothing came"
     )
+    broken = ProtocolError("closed", "it ended", rank=1, phase="plan", errno=ECONNRESET)
+    state = state_json(replace(stopping, failure=Failure(broken, 3)))
+    first = render_state(state).splitlines()[0]
+    assert first.endswith(f"protocol.closed: it ended (ECONNRESET, errno {ECONNRESET})")
+    assert state["failure"] == {
+        "cause": {
+            "code": "protocol.closed",
+            "message": "it ended",
+            "rank": 1,
+            "phase": "plan",
+            "errno": ECONNRESET,
+            "errno_name": "ECONNRESET",
+        },
+        "step": 3,
+    }
     idle = replace(stopping, failure=Failure(cause, None))
     assert "failed between steps" in render_state(state_json(idle))

@@ -236,11 +236,21 @@ class _TimedPipe(Pipe):
         self._note = timer.notes.add
         self._clock = timer.clock
         self._watched = watched
+        # Of a write that has begun and waits for room.
+        self._begun: float | None = None
 
     def send(self, buffers: list[Buffer], deadline: float) -> None:
         start = self._clock()
         self._pipe.send(buffers, deadline)
         self._note((self._rank, _WRITE, self._session.phase_name, start, self._clock()))
+
+    def send_some(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        start = self._clock() if self._begun is None else self._begun
+        pending = self._pipe.send_some(buffers)
+        self._begun = start if pending else None
+        if not pending:
+            self._note((self._rank, _WRITE, self._session.phase_name, start, self._clock()))
+        return pending
 
     def receive(self, limit: int, deadline: float) -> bytes:
         start = self._clock()
@@ -257,6 +267,9 @@ class _TimedPipe(Pipe):
         begun = start if self._watched else end
         self._note((self._rank, _READ, self._session.phase_name, begun, end))
         return count
+
+    def broken_by(self) -> int | None:
+        return self._pipe.broken_by()
 
     def clock(self) -> float:
         return self._pipe.clock()

@@ -38,19 +38,22 @@ class WorkerSummary:
 
 @dataclass(frozen=True)
 class Failure:
-    """The first thing that went wrong. rank, phase: None where the failure has none."""
+    """The first thing that went wrong. rank, phase, errno: None where the failure has none."""
 
     code: str
     rank: int | None
     phase: str | None
     sentence: str
+    errno: int | None = None
+    errno_name: str | None = None
 
     @classmethod
     def of(cls, error: TPError) -> Failure:
         """The failure as the report shows it; a poisoned group shows its cause."""
         cause = error.cause if isinstance(error, PoisonedError) else error
         if isinstance(cause, PeerError):
-            return cls(cause.code, cause.rank, cause.phase, cause.message)
+            where = (cause.rank, cause.phase)
+            return cls(cause.code, *where, cause.message, cause.errno, cause.errno_name)
         return cls(cause.code, None, None, cause.message)
 
 

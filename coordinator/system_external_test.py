@@ -148,7 +148,13 @@ def test_workers_that_do_not_fit(ranks: list[int], named: int, folder: Path) -> 
     with waiting(folder, "tcp", "--ranks", "2") as run:
         ends = run.join(ranks)
         document = run.document(3)
-    assert document["error"] == {"code": "contract.metadata", "rank": named, "phase": "hello"}
+    assert document["error"] == {
+        "code": "contract.metadata",
+        "rank": named,
+        "phase": "hello",
+        "errno": None,
+        "errno_name": None,
+    }
     for rank, end in zip(ranks, ends, strict=True):
         assert (end.code, end.out) == (3, "")
         assert end.err.startswith(f"worker of rank {rank}: protocol.closed: ")
@@ -160,7 +166,13 @@ def test_a_worker_that_never_comes(folder: Path) -> None:
     with waiting(folder, "unix", "--ranks", "2", "--handshake-ms", "2000") as run:
         (end,) = run.join([1])
         document = run.document(3)
-    assert document["error"] == {"code": "deadline.handshake", "rank": 0, "phase": "hello"}
+    assert document["error"] == {
+        "code": "deadline.handshake",
+        "rank": 0,
+        "phase": "hello",
+        "errno": None,
+        "errno_name": None,
+    }
     assert (end.code, end.out) == (3, "")
 
 

@@ -82,7 +82,13 @@ def test_what_a_failing_worker_said_reaches_the_user(worker: str, folder: Path) 
     finished = run_to_end(broken_release(folder, worker), folder)
     assert finished.code == 3
     document = json.loads(finished.out)
-    assert document["error"] == {"code": "protocol.closed", "rank": 0, "phase": "hello"}
+    assert document["error"] == {
+        "code": "protocol.closed",
+        "rank": 0,
+        "phase": "hello",
+        "errno": None,
+        "errno_name": None,
+    }
     assert "rank 0 said last:" in finished.err
     assert "ImportError: no module of that name" in finished.err
     assert (folder / "out" / TAPE).exists()

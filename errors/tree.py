@@ -22,6 +22,7 @@ Codes are stable and dotted (`contract.epoch`); callers and tests match codes, n
 from __future__ import annotations
 
 from dataclasses import dataclass
+from errno import errorcode
 from typing import ClassVar, Final
 
 PROTOCOL_REASONS: Final = frozenset(
@@ -111,6 +112,8 @@ class PeerError(TPError):
     """The conversation with one worker failed. The first one stops the whole group.
 
     rank: None while the peer has not been identified. phase: the phase being waited for.
+    errno: what the operating system said when it ended the stream, None where it said nothing. It
+    is an observation beside the code, which does not depend on it (clause S7).
     """
 
     exit_code = 3
@@ -119,7 +122,13 @@ class PeerError(TPError):
     reasons: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(
-        self, reason: str, message: str, *, rank: int | None = None, phase: str | None = None
+        self,
+        reason: str,
+        message: str,
+        *,
+        rank: int | None = None,
+        phase: str | None = None,
+        errno: int | None = None,
     ) -> None:
         if reason not in self.reasons:
             raise MisuseError(f"{type(self).__name__} has no reason {reason!r}")
@@ -127,6 +136,12 @@ class PeerError(TPError):
         self.reason = reason
         self.rank = rank
         self.phase = phase
+        self.errno = errno
+
+    @property
+    def errno_name(self) -> str | None:
+        """The symbol of `errno`, such as ECONNRESET; its digits where it has none."""
+        return None if self.errno is None else errorcode.get(self.errno, str(self.errno))
 
     def located(self, rank: int, phase: str) -> PeerError:
         """The same failure, with the rank and phase filled in where they were unknown."""
@@ -135,12 +150,18 @@ class PeerError(TPError):
             self.message,
             rank=rank if self.rank is None else self.rank,
             phase=phase if self.phase is None else self.phase,
+            errno=self.errno,
         )
+
+    def reworded(self, message: str) -> PeerError:
+        """The same failure in other words."""
+        return type(self)(self.reason, message, rank=self.rank, phase=self.phase, errno=self.errno)
 
     def diagnostics(self) -> str:
         who = "an unidentified peer" if self.rank is None else f"rank {self.rank}"
         where = "" if self.phase is None else f" in phase {self.phase}"
-        return f"{self.code}: {who}{where}: {self.message}"
+        said = "" if self.errno is None else f" ({self.errno_name}, errno {self.errno})"
+        return f"{self.code}: {who}{where}: {self.message}{said}"
 
 
 class ProtocolError(PeerError):

@@ -75,9 +75,9 @@ class Connection:
         """Add bytes that arrived, cut anywhere."""
         self.reader.receive_data(data)
 
-    def receive_eof(self) -> None:
-        """The peer closed, or reset, the stream."""
-        self.reader.receive_eof()
+    def receive_eof(self, errno: int | None = None) -> None:
+        """The peer closed the stream, or it broke with this error."""
+        self.reader.receive_eof(errno)
 
     @property
     def closed(self) -> bool:
@@ -104,7 +104,7 @@ class Connection:
         try:
             if reader.at_clean_end and session.state in _MAY_END:
                 if not self.closed:
-                    session.end(self._peer)
+                    session.end(self._peer, reader.errno)
                 return None
             known = self._accepted
             hint = expected if expected is not None or known is None else known[1]
@@ -212,7 +212,7 @@ _MAY_END: Final = (State.IDLE, State.CLOSED)
 def _as_handshake(error: PeerError, phase: str) -> PeerError:
     """S7: until ACK was sent, any deadline is the handshake's."""
     if isinstance(error, DeadlineError) and phase == HELLO_PHASE:
-        return DeadlineError("handshake", error.message, rank=error.rank)
+        return DeadlineError("handshake", error.message, rank=error.rank, errno=error.errno)
     return error
 
 

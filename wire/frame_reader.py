@@ -14,7 +14,7 @@ from wire.limits import HEADER, HEADER_BYTES, MAGIC, METADATA_BYTES_MAX, READ_BY
 
 
 class FrameReader:
-    """Bytes to frames, by F7 to F10.
+    """Bytes to frames, by F7 to F10. errno: that with which the stream ended, if any.
 
     Call `receive_data` (or write into `space()` and call `received`) as bytes arrive, `receive_eof`
     at the end of the stream, and `next_frame` until it returns None. After a refusal the reader is
@@ -28,6 +28,7 @@ class FrameReader:
         self._payload: bytearray | None = None
         self._filled = 0
         self._ended = False
+        self.errno: int | None = None
         self._failure: ProtocolError | None = None
         self._refused = b""
 
@@ -56,9 +57,10 @@ class FrameReader:
             raise MisuseError(f"{count} bytes were not written into space()")
         self._filled += count
 
-    def receive_eof(self) -> None:
-        """The stream has ended; what was received before still counts."""
+    def receive_eof(self, errno: int | None = None) -> None:
+        """The stream has ended, with this error if any; what was received before still counts."""
         self._ended = True
+        self.errno = errno
 
     @property
     def has_bytes(self) -> bool:
@@ -177,12 +179,14 @@ class FrameReader:
         return bytes(self._buffer) + bytes(memoryview(self._payload)[: self._filled])
 
     def _closed(self) -> ProtocolError:
-        error = ProtocolError("closed", "the stream ended where a frame was due")
+        message = "the stream ended where a frame was due"
+        error = ProtocolError("closed", message, errno=self.errno)
         return self._refuse(error, b"")
 
     def _truncated(self) -> ProtocolError:
         raw = self._arrived()
-        error = ProtocolError("truncated", f"the stream ended {len(raw)} bytes into a frame")
+        message = f"the stream ended {len(raw)} bytes into a frame"
+        error = ProtocolError("truncated", message, errno=self.errno)
         return self._refuse(error, raw)
 
     def _refuse(self, error: ProtocolError, raw: bytes) -> ProtocolError:

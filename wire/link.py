@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from errors import DeadlineError, MisuseError, PeerError
@@ -19,6 +20,11 @@ class Pipe(Protocol):
     def send(self, buffers: list[Buffer], deadline: float) -> None:
         """Write all of it; DeadlineError send. A broken stream is not reported here (S7)."""
 
+    def send_some(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        """Write what is taken without waiting; what is left. All, where no write ever waits."""
+        self.send(list(buffers), self.clock())
+        return ()
+
     def receive(self, limit: int, deadline: float) -> bytes:
         """1 to `limit` bytes, as soon as there are any; b"" at the end; DeadlineError receive."""
         raise NotImplementedError
@@ -28,6 +34,10 @@ class Pipe(Protocol):
         data = self.receive(len(space), deadline)
         space[: len(data)] = data
         return len(data)
+
+    def broken_by(self) -> int | None:
+        """The first error number with which the stream broke; None if none, or an orderly end."""
+        return None
 
     def clock(self) -> float:
         """The monotonic time now."""
@@ -71,6 +81,9 @@ class Link:
         try:
             self.pipe.send(buffers, deadline)
         except DeadlineError as error:
+            # Of another rank, noticed during this write: judged and recorded there.
+            if error.rank is not None:
+                raise
             raise self.connection.fail(error) from None
 
     def receive(
@@ -123,7 +136,7 @@ class Link:
             count = len(data)
             reader.receive_data(data)
         if count == 0:
-            reader.receive_eof()
+            reader.receive_eof(pipe.broken_by())
 
     def close(self) -> None:
         """Close the pipe; may be called again."""

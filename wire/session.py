@@ -253,12 +253,16 @@ class Session:
         self._take(sender, sequence, transition)
         return epoch, sequence
 
-    def end(self, sender: Side) -> None:
-        """The stream from `sender` ended at a frame boundary; ProtocolError closed unless S2."""
+    def end(self, sender: Side, errno: int | None = None) -> None:
+        """The stream from `sender` ended at a frame boundary; ProtocolError closed unless S2.
+
+        errno: that with which it ended, if any; it changes nothing.
+        """
         row = TABLE[self.state]
         transition = row.events.get(Event.END)
         if transition is None or row.sender is not sender:
-            raise ProtocolError("closed", f"the {sender.value} closed in state {self.state.name}")
+            message = f"the {sender.value} closed in state {self.state.name}"
+            raise ProtocolError("closed", message, errno=errno)
         self.state = transition.target
 
     def _transition(self, sender: Side, kind: int, flags: int) -> Transition | None:

@@ -51,31 +51,35 @@ class SocketPipe(Pipe):
             # The other side awaits every frame, so waiting to fill a segment only costs time.
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._stream = stream
-        self._broken = False
+        self._broken_by: int | None = None
         self._readable = _poller(stream, select.POLLIN)
         self._writable = _poller(stream, select.POLLOUT)
 
     def send(self, buffers: list[Buffer], deadline: float) -> None:
-        """See `Pipe.send`. After a broken write, further writes do nothing (S7)."""
-        if self._broken:
-            return
-        pending: Sequence[Buffer] = buffers
+        """See `Pipe.send`."""
+        pending = self.send_some(buffers)
+        while pending:
+            if not _wait(self._writable, deadline):
+                raise late_send(pending)
+            pending = self.send_some(pending)
+
+    def send_some(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        """See `Pipe.send_some`. After a broken write, further writes do nothing (S7)."""
+        if self._broken_by is not None:
+            return ()
+        pending = buffers
         remaining = sum(map(len, buffers))
         while True:
             try:
                 sent = self._stream.sendmsg(pending[:_BUFFERS_MAX], (), socket.MSG_NOSIGNAL)
             except BlockingIOError:
-                if not _wait(self._writable, deadline):
-                    raise DeadlineError(
-                        "send", f"{remaining} bytes of a frame could not be written in time"
-                    ) from None
-                continue
-            except (ConnectionError, TimeoutError):
-                self._broken = True
-                return
+                return pending
+            except (ConnectionError, TimeoutError) as error:
+                self._broken_by = error.errno
+                return ()
             remaining -= sent
             if not remaining:
-                return
+                return ()
             pending = _after(pending, sent)
 
     def receive(self, limit: int, deadline: float) -> bytes:
@@ -85,7 +89,8 @@ class SocketPipe(Pipe):
                 return self._stream.recv(limit)
             except BlockingIOError:
                 self._await_bytes(deadline)
-            except (ConnectionError, TimeoutError):
+            except (ConnectionError, TimeoutError) as error:
+                self._note(error)
                 return b""
 
     def receive_into(self, space: memoryview, deadline: float) -> int:
@@ -95,8 +100,15 @@ class SocketPipe(Pipe):
                 return self._stream.recv_into(space)
             except BlockingIOError:
                 self._await_bytes(deadline)
-            except (ConnectionError, TimeoutError):
+            except (ConnectionError, TimeoutError) as error:
+                self._note(error)
                 return 0
+
+    def broken_by(self) -> int | None:
+        """See `Pipe.broken_by`. Asks the kernel for an error that no call has met yet."""
+        if self._broken_by is None and self._stream.fileno() >= 0:
+            self._broken_by = self._stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or None
+        return self._broken_by
 
     def clock(self) -> float:
         return time.monotonic()
@@ -106,6 +118,10 @@ class SocketPipe(Pipe):
 
     def fileno(self) -> int:
         return self._stream.fileno()
+
+    def _note(self, error: OSError) -> None:
+        if self._broken_by is None:
+            self._broken_by = error.errno
 
     def _await_bytes(self, deadline: float) -> None:
         if not _wait(self._readable, deadline):
@@ -198,8 +214,15 @@ def connect(address: Address, deadline: float) -> SocketPipe:
             raise ConfigError.single("connect", address, os.strerror(code))
         remaining = deadline - time.monotonic()
         if remaining <= 0:
-            raise DeadlineError("handshake", f"no coordinator at {address}: {os.strerror(code)}")
+            message = f"no coordinator at {address}: {os.strerror(code)}"
+            raise DeadlineError("handshake", message, errno=code)
         time.sleep(min(_RETRY_SECONDS, remaining))
+
+
+def late_send(pending: Sequence[Buffer]) -> DeadlineError:
+    """The failure of a write of which this was left at its deadline."""
+    remaining = sum(map(len, pending))
+    return DeadlineError("send", f"{remaining} bytes of a frame could not be written in time")
 
 
 class Source(Protocol):

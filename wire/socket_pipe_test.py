@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -161,6 +162,7 @@ def test_the_end_of_the_stream(pair: Pair) -> None:
     for _ in range(2):
         assert pair.pipe.receive(100, at(SLACK)) == b""
         assert pair.pipe.receive_into(memoryview(bytearray(9)), at(SLACK)) == 0
+    assert pair.pipe.broken_by() is None
 
 
 def test_a_reset_is_the_end_of_the_stream(pair: Pair) -> None:
@@ -168,6 +170,46 @@ def test_a_reset_is_the_end_of_the_stream(pair: Pair) -> None:
     pair.reset()
     assert pair.pipe.receive(100, at(SLACK)) == b""
     assert pair.pipe.receive_into(memoryview(bytearray(9)), at(SLACK)) == 0
+    assert pair.pipe.broken_by() == errno.ECONNRESET
+
+
+def test_a_reset_is_known_before_it_is_read(pair: Pair) -> None:
+    pair.pipe.send([b"never read"], at(SLACK))
+    assert pair.pipe.broken_by() is None
+    pair.reset()
+    assert wait_readable([pair.pipe], at(SLACK)) == [0]
+    assert pair.pipe.broken_by() == errno.ECONNRESET
+    assert pair.pipe.receive(100, at(SLACK)) == b""
+    pair.pipe.close()
+    assert pair.pipe.broken_by() == errno.ECONNRESET
+
+
+def test_a_broken_write_keeps_its_number(pair: Pair) -> None:
+    """The first stays, whatever a read says later."""
+    pair.far.close()
+    for _ in range(50):
+        pair.pipe.send([bytes(65_536)], at(SLACK))
+    assert pair.pipe.broken_by() in (errno.EPIPE, errno.ECONNRESET)
+    known = pair.pipe.broken_by()
+    assert pair.pipe.receive(100, at(SLACK)) == b""
+    assert pair.pipe.broken_by() == known
+
+
+def test_the_number_of_a_broken_write_over_a_unix_socket() -> None:
+    pair = Pair("unix")
+    pair.far.close()
+    pair.pipe.send([b"x"], at(SLACK))
+    assert pair.pipe.broken_by() == errno.EPIPE
+    pair.close()
+
+
+def test_what_does_not_fit_is_left(pair: Pair) -> None:
+    whole = os.urandom(PAYLOAD_BYTES_MAX)
+    left = pair.pipe.send_some([whole])
+    sent = len(whole) - sum(map(len, left))
+    assert 0 < sent < len(whole)
+    assert drain(pair.far, sent) == whole[:sent]
+    assert b"".join(left) == whole[sent:]
 
 
 def test_a_broken_write_is_noticed_at_the_next_read(pair: Pair) -> None:

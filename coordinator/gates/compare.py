@@ -1,8 +1,8 @@
 """When two answers of the same request count as the same, although the steps were others.
 
 In steps of many rows, other rows change the order in which BLAS adds, so bits are due only between
-runs of equal plans. Between others: the same greedy tokens as long as the best two are further apart than
-float32 noise can turn, and log-probabilities within LOGPROB_TOLERANCE.
+runs of equal plans. Between others: the same greedy tokens as long as the best two are further
+apart than float32 noise can turn, and log-probabilities within LOGPROB_TOLERANCE.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Errors as the public completion interfaces spell them: a status and one JSON object.
 
-`message`, `type`, `param` and `code` are theirs; `rank` and `phase` are there when a rank failed.
+`message`, `type`, `param` and `code` are theirs; `rank`, `phase`, `errno` and `errno_name` are
+there when a rank failed.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def error_json(error: TPError) -> dict[str, object]:
     }
     if isinstance(cause, PeerError):
         told |= {"rank": cause.rank, "phase": cause.phase}
+        told |= {"errno": cause.errno, "errno_name": cause.errno_name}
     return {"error": told}
 
 

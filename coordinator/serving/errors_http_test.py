@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from errno import EPIPE
 
 import pytest
 
@@ -25,7 +26,7 @@ from errors import (
     TPError,
 )
 
-GONE = ProtocolError("closed", "the stream ended", rank=1, phase="plan")
+GONE = ProtocolError("closed", "the stream ended", rank=1, phase="plan", errno=EPIPE)
 REQUEST = "invalid_request_error"
 
 
@@ -66,6 +67,7 @@ def test_where_a_rank_failed() -> None:
         told = error_json(error)["error"]
         assert isinstance(told, dict)
         assert (told["rank"], told["phase"]) == (1, "plan")
+        assert (told["errno"], told["errno_name"]) == (EPIPE, "EPIPE")
 
 
 def test_json_is_strict_and_always_utf_8() -> None:

@@ -25,6 +25,8 @@ FAILURE: Final = {
     "message": "rank 1 sent nothing for 10000 ms in phase layer2.mlp",
     "rank": 1,
     "phase": "layer2.mlp",
+    "errno": None,
+    "errno_name": None,
     "step": 119,
 }
 

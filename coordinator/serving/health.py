@@ -98,7 +98,8 @@ def first_reason(status: Status) -> Json | None:
 
 
 def _reason(code: str, message: str, rank: int | None = None) -> Json:
-    return {"code": code, "message": message, "rank": rank, "phase": None, "step": None}
+    unknown = dict.fromkeys(("phase", "errno", "errno_name", "step"))
+    return {"code": code, "message": message, "rank": rank, **unknown}
 
 
 def _common(status: Status, now: float) -> Json:

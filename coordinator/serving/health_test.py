@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from errno import ECONNRESET
 
 import pytest
 
 from coordinator.engine import Failure
 from coordinator.serving.health import answer, first_reason, live, ready, started
 from coordinator.serving.served import Phase, RankLoad, RankPhase, Status
-from errors import DeadlineError
+from errors import ProtocolError
 
 NOW = 100.0
 RANK = RankLoad(0, 4711, RankPhase.READY, 20, 20, 30, 99.0)
@@ -23,7 +24,8 @@ SERVING = Status(
     progress_at=98.5,
     restarts=2,
 )
-FAILURE = Failure(DeadlineError("receive", "nothing came", rank=1, phase="mlp"), 12)
+GONE = ProtocolError("closed", "the stream ended", rank=1, phase="mlp", errno=ECONNRESET)
+FAILURE = Failure(GONE, 12)
 
 
 def test_ready() -> None:
@@ -52,6 +54,8 @@ def test_no_other_phase_is_ready(phase: Phase) -> None:
         "message": f"the service is {phase.value}",
         "rank": None,
         "phase": None,
+        "errno": None,
+        "errno_name": None,
         "step": None,
     }
 
@@ -61,10 +65,12 @@ def test_a_failure_is_the_first_reason(phase: Phase) -> None:
     """Also in the moment in which the phase has not moved yet, and while it starts again."""
     failed = replace(SERVING, phase=phase, failure=FAILURE)
     assert first_reason(failed) == {
-        "code": "deadline.receive",
-        "message": "nothing came",
+        "code": "protocol.closed",
+        "message": "the stream ended",
         "rank": 1,
         "phase": "mlp",
+        "errno": ECONNRESET,
+        "errno_name": "ECONNRESET",
         "step": 12,
     }
 

@@ -136,6 +136,8 @@ def test_after_a_failure(looking: Looking) -> None:
     assert page["failure"] == {
         "code": "protocol.closed",
         "message": "the stream ended",
+        "errno": None,
+        "errno_name": None,
         "rank": 1,
         "phase": "plan",
         "step": None,
