@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from coordinator.engine import Engine, RankStatus
 from coordinator.engine_inbox import Inbox
-from coordinator.engine_ranks import judge_undue
 from coordinator.model_session import ModelSession
 from coordinator.model_setup import ModelSetup
+from coordinator.rank_watch import judge_undue
 from coordinator.scheduler import Scheduler
 from errors import PeerError
 from manifest.run_manifest import RunManifest
