@@ -158,8 +158,8 @@ class Engine:
         self._steps += 1
         self._next_heartbeat = self._clock() + self._heartbeat_s
         self._publish(updates)
-        if self._scheduler.idle:
-            # There may be no other step.
+        if self._scheduler.idle or any(isinstance(update, Finished) for update in updates):
+            # There may be no other step, and an answer that is whole does not depend on it.
             self._flush()
         return True
 

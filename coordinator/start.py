@@ -35,7 +35,8 @@ def start() -> int:
         # One that the caller ignores (nohup) stays ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _leave)
-    # By default it would end the process. Not ignored: started programs would inherit that.
+    # By default it would end the process. Not ignored: started programs would inherit that. A
+    # service tells stacks whatever the caller did with it, so it is not left as it was either.
     signal.signal(signal.SIGUSR1, _pass_over)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     # One text at a time is tokenized, which no pool of threads helps either.

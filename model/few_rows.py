@@ -26,7 +26,7 @@ from program.checkpoint import StoredDtype
 Held = npt.NDArray[Any]
 
 _LIBRARY: Final = Path(__file__).with_name("libfew_rows.so")
-# Values of one lane register, and the bytes that a cache line is aligned to.
+# Sums that make one result, and the bytes that a cache line is aligned to.
 _LANES: Final = 16
 _ALIGNMENT: Final = 64
 # NumPy has no bfloat16: its bits are held as uint16.
@@ -69,6 +69,8 @@ class Packed:
             raise MisuseError(f"{x.dtype} of shape {x.shape}: [rows, depth] of float32 is needed")
         x = np.ascontiguousarray(x)
         self.rows, self.depth = x.shape
+        # The layout is that of one instruction set.
+        self.pack = pack
         padded = -(-self.depth // _LANES) * _LANES
         self._values = np.empty(self.rows * padded + _ALIGNMENT // 4, np.float32)
         self.address = -(-self._values.ctypes.data // _ALIGNMENT) * _ALIGNMENT
@@ -105,7 +107,9 @@ class FewRows:
         columns = len(self._weight)
         if not 0 <= start <= stop <= columns or x.depth != self._weight.shape[1]:
             raise MisuseError(f"columns {start} to {stop} of {self._weight.shape}, x {x.depth}")
-        if out.shape != (x.rows, columns) or out.dtype != np.float32 or not out.flags.c_contiguous:
+        if x.pack is not self._pack:
+            raise MisuseError("x is packed for another instruction set")
+        if out.shape != (x.rows, columns) or out.dtype != np.float32 or not out.flags.carray:
             raise MisuseError(f"a result of {out.dtype}, {out.shape}: not [{x.rows}, {columns}]")
         self._multiply(
             x.address,
@@ -122,7 +126,7 @@ class FewRows:
         columns, depth = self._weight.shape
         if not 0 <= start <= stop <= columns or out.shape != (stop - start, depth):
             raise MisuseError(f"rows {start} to {stop} of {self._weight.shape} into {out.shape}")
-        if out.dtype != np.float32 or not out.flags.c_contiguous:
+        if out.dtype != np.float32 or not out.flags.carray:
             raise MisuseError(f"a block of {out.dtype}, strides {out.strides}")
         self._widen(self._address + start * self._row_bytes, out.ctypes.data, out.size)
 

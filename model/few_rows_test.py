@@ -173,6 +173,8 @@ def test_rows_of_a_part_are_widened() -> None:
 
 
 GOOD: Array = np.zeros((2, 4), np.float32)
+READ_ONLY: Array = np.zeros((2, 4), np.float32)
+READ_ONLY.flags.writeable = False
 FEW = FewRows(weight_of(4, 8, F32), F32, SETS[0])
 PACKED = FEW.pack(rows_of(2, 8))
 MISUSES: dict[str, Callable[[], object]] = {
@@ -188,6 +190,7 @@ MISUSES: dict[str, Callable[[], object]] = {
     "a narrow result": lambda: FEW.multiply(PACKED, 0, 4, np.zeros((2, 3), np.float32)),
     "a short result": lambda: FEW.multiply(PACKED, 0, 4, np.zeros((1, 4), np.float32)),
     "a float64 result": lambda: FEW.multiply(PACKED, 0, 4, np.zeros((2, 4))),
+    "a result that is only read": lambda: FEW.multiply(PACKED, 0, 4, READ_ONLY),
     "a result with gaps": lambda: FEW.multiply(PACKED, 0, 4, np.zeros((2, 8), np.float32)[:, ::2]),
     "a small block": lambda: FEW.widen(0, 2, np.zeros((1, 8), np.float32)),
     "rows outside": lambda: FEW.widen(3, 5, np.zeros((2, 8), np.float32)),
@@ -202,6 +205,14 @@ MISUSES: dict[str, Callable[[], object]] = {
 def test_a_misuse_is_refused_before_memory_is_touched(name: str) -> None:
     with pytest.raises(MisuseError):
         MISUSES[name]()
+
+
+def test_rows_are_packed_for_one_instruction_set() -> None:
+    weight = weight_of(4, 8, F32)
+    packed = FewRows(weight, F32, SETS[0]).pack(rows_of(2, 8))
+    for other in SETS[1:]:
+        with pytest.raises(MisuseError):
+            FewRows(weight, F32, other).multiply(packed, 0, 4, GOOD)
 
 
 def test_a_processor_without_it_has_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

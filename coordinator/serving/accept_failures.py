@@ -16,7 +16,7 @@ _TOLD_EVERY_S: Final = 60.0
 
 
 class AcceptFailures:
-    """Tells of the first at once, and then at most once a minute. count: of all so far."""
+    """Tells of the first at once, and then at most once a minute. count: what the loop told of."""
 
     def __init__(self, tell: Callable[[str], None], clock: Callable[[], float]) -> None:
         self.count = 0
@@ -40,6 +40,5 @@ class AcceptFailures:
         if self._told_at is None or now - self._told_at >= _TOLD_EVERY_S:
             self._told_at = now
             self._tell(
-                f"no connection can be accepted: {failure.strerror}; tried again each second, "
-                f"failed {self.count} times so far\n"
+                f"no connection can be accepted: {failure.strerror}; tried again each second\n"
             )

@@ -59,7 +59,9 @@ class BoundedFile:
         """
         beside, old = Path(f"{self.path}.new"), Path(f"{self.path}.1")
         try:
-            fresh = _opened(beside, os.O_TRUNC)
+            # Never what somebody else has put there.
+            beside.unlink(missing_ok=True)
+            fresh = _opened(beside, os.O_EXCL)
         except OSError:
             return False
         try:

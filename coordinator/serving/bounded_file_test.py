@@ -48,6 +48,22 @@ def test_rotation(tmp_path: Path) -> None:
     assert (tmp_path / "f.1").read_bytes() == b"two"
 
 
+def test_a_rotation_takes_nothing_that_was_there(tmp_path: Path) -> None:
+    """Not what a link points to, nor the mode of a file that was left behind."""
+    path, victim = tmp_path / "f", tmp_path / "victim"
+    victim.write_bytes(b"kept")
+    (tmp_path / "f.new").symlink_to(victim)
+    file = BoundedFile(path, 10)
+    assert file.append(b"one")
+    assert file.rotate()
+    assert file.append(b"two")
+    file.close()
+    assert victim.read_bytes() == b"kept"
+    assert not path.is_symlink()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.read_bytes() == b"two"
+
+
 def test_a_rotation_that_fails_keeps_the_file(tmp_path: Path) -> None:
     path = tmp_path / "f"
     file = BoundedFile(path, 10)

@@ -7,22 +7,23 @@ costs more than making the event of a token that it carries.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-# Writes part of the body of an answer that has begun and has no length; not empty. False when it
-# was not written, because that would mean to wait, or because nobody reads.
+# Writes part of the body of the request's answer, which has begun and has no length. False when it
+# was not written: it is empty, or it would have to wait, or nobody reads, or the answer is over.
 DirectWrite = Callable[[bytes], bool]
 
 _DIRECT: Final = "rankproof.direct_write"
 
 
-def offering(app: ASGIApp, write: DirectWrite) -> ASGIApp:
-    """The application, told of the server's."""
+def offering(app: ASGIApp, write: Callable[[Scope, bytes], bool]) -> ASGIApp:
+    """The application, told of the server's `write` for the request of a scope."""
 
     async def extended(scope: Scope, receive: Receive, send: Send) -> None:
-        scope.setdefault("extensions", {})[_DIRECT] = write
+        scope.setdefault("extensions", {})[_DIRECT] = partial(write, scope)
         await app(scope, receive, send)
 
     return extended

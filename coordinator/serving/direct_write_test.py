@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from coordinator.serving.direct_write import direct_write
+from coordinator.serving.direct_write import DirectWrite, direct_write
 from coordinator.serving.http_server import HttpServer, listen
 from coordinator.serving.live_server import LIMITS
 
@@ -39,13 +39,13 @@ class Application:
         self.after.append(write(b"too late"))
 
 
-async def exchange(app: Application, version: str, *, reads: bool = True) -> bytes:
+async def exchange(app: Application, version: str, method: str, *, reads: bool) -> bytes:
     """What a client gets, all of it but the date."""
     listener = listen("127.0.0.1", 0)
     server = HttpServer(app, LIMITS, 100)
     serving = asyncio.create_task(server.serve_on(listener))
     reader, writer = await asyncio.open_connection(*listener.getsockname(), limit=1 << 30)
-    writer.write(f"GET / HTTP/{version}\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    writer.write(f"{method} / HTTP/{version}\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
     while not reads and False not in app.written:
         await asyncio.sleep(0.001)
     data = await reader.read()
@@ -55,10 +55,12 @@ async def exchange(app: Application, version: str, *, reads: bool = True) -> byt
     return b"\r\n".join(line for line in data.split(b"\r\n") if not line.startswith(b"date:"))
 
 
-def answer(app: Application, version: str = "1.1", *, reads: bool = True) -> bytes:
+def answer(
+    app: Application, version: str = "1.1", *, method: str = "GET", reads: bool = True
+) -> bytes:
     async def bounded() -> bytes:
         async with asyncio.timeout(NOTHING_AFTER_S):
-            return await exchange(app, version, reads=reads)
+            return await exchange(app, version, method, reads=reads)
 
     return asyncio.run(bounded())
 
@@ -74,6 +76,44 @@ def test_only_while_an_answer_runs() -> None:
     app = Application(PARTS, directly=True)
     answer(app)
     assert (app.before, app.after) == ([False], [False])
+
+
+def test_never_an_empty_chunk_nor_a_body_for_head() -> None:
+    for method, parts in (("GET", [b"x", b"", b"y"]), ("HEAD", [b"x"])):
+        direct, messages = (Application(parts, directly=directly) for directly in (True, False))
+        assert answer(direct, method=method) == answer(messages, method=method)
+        assert direct.written == [method == "GET" and bool(part) for part in parts]
+
+
+def test_not_into_the_answer_of_another_request() -> None:
+    """A writer that is kept belongs to the request it was given to."""
+    kept: list[DirectWrite] = []
+    late: list[bool] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        kept.append(direct_write(scope))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        late.append(kept[0](b"of the first"))
+        await send({"type": "http.response.body", "body": b""})
+
+    async def two_requests() -> bytes:
+        listener = listen("127.0.0.1", 0)
+        server = HttpServer(app, LIMITS, 100)
+        serving = asyncio.create_task(server.serve_on(listener))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        async with asyncio.timeout(NOTHING_AFTER_S):
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            data = await reader.readuntil(b"0\r\n\r\n")
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            data += await reader.read()
+            writer.close()
+            server.end()
+            await serving
+        return data
+
+    assert asyncio.run(two_requests()).count(b"of the first") == 1
+    assert late == [True, False]
 
 
 def test_not_to_a_client_that_does_not_read() -> None:

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Any, ClassVar, Final, cast
 
 import h11
+from starlette.types import Scope
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -140,14 +141,16 @@ class GuardedProtocol(H11Protocol):
         too_large = hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
         self._refuse(_HEAD if too_large else _SYNTAX)
 
-    def write_body(self, data: bytes) -> bool:
+    def write_body(self, scope: Scope, data: bytes) -> bool:
         """See `direct_write.DirectWrite`.
 
         h11 would make the same bytes: whoever speaks HTTP/1.1 gets a body without a length in
-        chunks.
+        chunks. An empty chunk would be the end of the body, and HEAD has none.
         """
         cycle = self._last_cycle()
-        if cycle is None or cycle.scope["http_version"] != "1.1" or self.flow.write_paused:
+        if cycle is None or cycle.scope is not scope or self.flow.write_paused or not data:
+            return False
+        if scope["http_version"] != "1.1" or scope["method"] == "HEAD":
             return False
         if cycle.disconnected or cycle.response_complete or not cycle.response_started:
             return False
