@@ -12,8 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -25,6 +25,7 @@ from errors import DeadlineError, PeerError
 from wire.connection import Connection
 from wire.frame import Kind, Side
 from wire.link import Link
+from wire.meanwhile import meanwhile
 from wire.metadata import Command, Hello
 from wire.recorder import Recorder
 from wire.session import Session
@@ -119,18 +120,6 @@ def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
         link.close()
     for rank in made.ranks:
         rank.end()
-
-
-@contextmanager
-def meanwhile(action: Callable[[], None]) -> Iterator[None]:
-    """Run `action` in a thread, and do not leave before it has ended."""
-    thread = threading.Thread(target=action)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join(FAR_S)
-        assert not thread.is_alive()
 
 
 class Killing:

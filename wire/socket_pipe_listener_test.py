@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import errno
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from errors import ConfigError, DeadlineError
 from wire.address import Address, parse_address
+from wire.meanwhile import meanwhile
 from wire.socket_pipe import Listener, SocketPipe, _try_connect, connect
 
 SOON = 0.2
@@ -34,18 +32,6 @@ def listen(family: str) -> Listener:
 @pytest.fixture(autouse=True)
 def _fresh_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-@contextmanager
-def meanwhile(action: Callable[[], None]) -> Iterator[None]:
-    """Run `action` in a thread, and do not leave before it has ended."""
-    thread = threading.Thread(target=action)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join(SLACK)
-        assert not thread.is_alive()
 
 
 class TestListener:

@@ -9,8 +9,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from wire.connection import Connection
 from wire.frame import Kind, Side, encode
 from wire.limits import PAYLOAD_BYTES_MAX
 from wire.link import Link
+from wire.meanwhile import meanwhile
 from wire.metadata import Hello
 from wire.session import Session
 from wire.socket_pipe import Listener, connect, wait_readable
@@ -79,18 +79,6 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     made = Pair(request.param)
     yield made
     made.close()
-
-
-@contextmanager
-def meanwhile(action: Callable[[], None]) -> Iterator[None]:
-    """Run `action` in a thread, and do not leave before it has ended."""
-    thread = threading.Thread(target=action)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join(SLACK)
-        assert not thread.is_alive()
 
 
 def drain(stream: socket.socket, size: int) -> bytes:
