@@ -15,6 +15,7 @@ from coordinator.gates.http_mutants import ends_well, nobody_failed, same_epoch
 from coordinator.gates.http_serving import (
     DONE,
     SLOW_S,
+    SLOW_WORKER,
     HttpServing,
     http_serving,
     planted,
@@ -58,7 +59,7 @@ def test_a_rank_that_dies_while_idle() -> None:
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_dies_in_a_stream(rank: int) -> None:
-    with http_serving(LINGER) as service:
+    with http_serving(LINGER, worker_module=SLOW_WORKER) as service:
         streams = [service.stream(1000) for _ in range(3)]
         for stream in streams:
             stream.next()
@@ -96,7 +97,7 @@ def test_a_rank_that_stays_stopped_while_idle() -> None:
 
 
 def test_a_rank_that_is_stopped_in_a_stream() -> None:
-    with http_serving([*QUICK, *LINGER]) as service:
+    with http_serving([*QUICK, *LINGER], worker_module=SLOW_WORKER) as service:
         stream = service.stream(1000)
         stream.next()
         kill(service, 1, signal.SIGSTOP)
@@ -121,7 +122,8 @@ def test_how_long_a_failure_can_be_read() -> None:
 
 def test_it_starts_again() -> None:
     """Under an epoch that no frame of the first ranks had, with the same answers."""
-    with http_serving(["--restart-policy", "on-failure"]) as service:
+    restarts = ["--restart-policy", "on-failure"]
+    with http_serving(restarts, worker_module=SLOW_WORKER) as service:
         expected = service.text()
         first = service.ready()
         stream = service.stream(1000)

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from coordinator.gates.http_serving import DONE, http_serving
+from coordinator.gates.http_serving import DONE, SLOW_WORKER, http_serving
 
 
 def lines_of(path: Path) -> list[Any]:
@@ -47,7 +47,7 @@ def test_a_killed_rank_leaves_the_flight_and_a_killed_service_a_trace_that_opens
 ) -> None:
     chrome, dump = tmp_path / "c.json", tmp_path / "dump"
     options = ["--chrome-trace", str(chrome), "--dump-dir", str(dump), "--linger-ms", "60000"]
-    with http_serving(options) as service:
+    with http_serving(options, worker_module=SLOW_WORKER) as service:
         stream = service.stream(400)
         stream.next()
         os.kill(service.pids()[1], signal.SIGKILL)

@@ -18,6 +18,7 @@ from coordinator.gates.http_serving import (
     ANSWER_S,
     DONE,
     SLOW_S,
+    SLOW_WORKER,
     HttpServing,
     http_serving,
     planted,
@@ -64,8 +65,8 @@ def test_from_start_to_end() -> None:
 
 def test_a_running_stream_may_finish() -> None:
     """Meanwhile it is not ready, and takes nothing new."""
-    with http_serving() as service:
-        stream = service.stream(400, stream_options={"include_usage": True})
+    with http_serving(worker_module=SLOW_WORKER) as service:
+        stream = service.stream(100, stream_options={"include_usage": True})
         stream.next()
         service.process.send_signal(signal.SIGTERM)
         service.await_log("stopping")
@@ -76,20 +77,20 @@ def test_a_running_stream_may_finish() -> None:
         assert (status, answer["error"]["code"]) == (503, "overload.stopping")
         events = stream.rest()
         assert events[-1] == DONE
-        assert events[-2]["usage"]["completion_tokens"] == 400
+        assert events[-2]["usage"]["completion_tokens"] == 100
         assert service.wait() == 0
 
 
 def test_a_whole_answer_may_finish_too() -> None:
-    with http_serving() as service:
+    with http_serving(worker_module=SLOW_WORKER) as service:
         connection = service.connect()
-        sent = json.dumps({"prompt": [1], "max_tokens": 300, "ignore_eos": True})
+        sent = json.dumps({"prompt": [1], "max_tokens": 100, "ignore_eos": True})
         head = {"Content-Type": "application/json"}
         connection.request("POST", "/v1/completions", sent, head)
         assert wait_until(lambda: not service.is_idle())
         service.process.send_signal(signal.SIGTERM)
         answer = json.loads(connection.getresponse().read())
-        assert answer["usage"]["completion_tokens"] == 300
+        assert answer["usage"]["completion_tokens"] == 100
         assert service.wait() == 0
 
 
@@ -97,7 +98,7 @@ def test_a_whole_answer_may_finish_too() -> None:
 def test_what_does_not_finish_is_dropped(signals: int) -> None:
     """At the end of the drain, or at once with the second signal. No [DONE] for it."""
     drain_ms = "0" if signals == 1 else "600000"
-    with http_serving(["--drain-ms", drain_ms]) as service:
+    with http_serving(["--drain-ms", drain_ms], worker_module=SLOW_WORKER) as service:
         stream = service.stream(1000)
         stream.next()
         for _ in range(signals - 1):

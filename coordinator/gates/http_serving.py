@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import worker.main
-from coordinator.gates import serve_process
+from coordinator.gates import serve_process, slow_worker
 from coordinator.gates.live import ENVIRONMENT
 from coordinator.process_table import process_state, wait_until
 
@@ -30,6 +30,8 @@ ANSWER_S: Final = 60.0
 SLOW_S: Final = 2.0
 MODEL: Final = Path(__file__).resolve().parents[2] / "testdata" / "tiny-qwen35"
 WORKER: Final = worker.main.__name__
+# For what is done to a request while it runs: with it, a thousand tokens take twenty seconds.
+SLOW_WORKER: Final = slow_worker.__name__
 # 8 slots, and as many pages as all of them together could use.
 MEMORY: Final = ("--rank-memory-bytes", str(160 << 20), "--max-step-tokens", "64")
 DONE: Final = "[DONE]"
@@ -232,14 +234,17 @@ def refused(home: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def starting(
-    options: Sequence[str] = (), headers: Mapping[str, str] | None = None, ranks: int = 2
+    options: Sequence[str] = (),
+    headers: Mapping[str, str] | None = None,
+    ranks: int = 2,
+    worker_module: str = WORKER,
 ) -> Iterator[HttpServing]:
     """A server that listens. Afterwards it must have ended, and nothing of it may be left."""
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         arguments = ("serve", "--port", "0", "--checkpoint", str(MODEL), "--tp", str(ranks))
         process = subprocess.Popen(
-            command(*arguments, *MEMORY, *options),
+            command(*arguments, *MEMORY, *options, module=worker_module),
             env=environment(home),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -261,10 +266,13 @@ def starting(
 
 @contextmanager
 def http_serving(
-    options: Sequence[str] = (), headers: Mapping[str, str] | None = None, ranks: int = 2
+    options: Sequence[str] = (),
+    headers: Mapping[str, str] | None = None,
+    ranks: int = 2,
+    worker_module: str = WORKER,
 ) -> Iterator[HttpServing]:
     """A server that is ready. All that `starting` demands, and that its first ranks are gone."""
-    with starting(options, headers, ranks) as service:
+    with starting(options, headers, ranks, worker_module) as service:
         service.await_log("serving at")
         pids = service.pids()
         yield service

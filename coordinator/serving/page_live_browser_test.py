@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.gates.http_serving import HttpServing, http_serving
+from coordinator.gates.http_serving import SLOW_WORKER, HttpServing, http_serving
 from tools.browser.chromium import Browser, chromium
 from tools.browser.tab import Tab
 
@@ -36,7 +36,7 @@ def opened(tab: Tab, server: HttpServing) -> None:
 
 
 def test_prompts_steps_and_cancel(tab: Tab) -> None:
-    with http_serving() as server:
+    with http_serving(worker_module=SLOW_WORKER) as server:
         opened(tab, server)
         tab.evaluate("document.querySelector('#max-tokens').value = 12")
         tab.click("#send")
