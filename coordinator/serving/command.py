@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TextIO
@@ -36,10 +37,24 @@ from coordinator.serving.rank_loads import RankLoads
 from coordinator.serving.restarts import RestartPolicy
 from coordinator.serving.served import Served
 from coordinator.serving.stacks import dump_stacks_on_signal
+from coordinator.serving.steps import StepLog
 from coordinator.serving.text import ModelText
 from errors import MisuseError
 from manifest.run_manifest import RunManifest
 from wire.socket_pipe import Listener
+
+
+@dataclass(frozen=True)
+class HttpService:
+    """All parties of one server, before anything is loaded. log: its last steps.
+
+    run: serves until a signal, a failure or `backend.stop`; the exit code, see `Lifecycle.run`.
+    """
+
+    url: str
+    backend: Backend
+    log: StepLog
+    run: Callable[[], int]
 
 
 def serve_http(options: ServeOptions, bindings: ModelBindings, log: TextIO) -> int:
@@ -47,6 +62,15 @@ def serve_http(options: ServeOptions, bindings: ModelBindings, log: TextIO) -> i
 
     Raises ConfigError before anything is started.
     """
+    with http_service(options, bindings, log) as service:
+        return service.run()
+
+
+@contextmanager
+def http_service(
+    options: ServeOptions, bindings: ModelBindings, log: TextIO
+) -> Iterator[HttpService]:
+    """Addresses and files are taken. Raises ConfigError."""
     http = options.http
     if http is None:
         raise MisuseError("without a port nobody could reach it")
@@ -80,11 +104,17 @@ def serve_http(options: ServeOptions, bindings: ModelBindings, log: TextIO) -> i
         ]
         say(log, render_deadlines(settings_ms(options)))
         server = HttpServer(make_app(routes, rules, limits), limits, default_ms("flush"))
-        texts = _texts(url_of(listener), backend, options)
+        url = url_of(listener)
         parties = Lifecycle(
-            backend, server, control, news, drain_ms=options.drain_ms, texts=texts, log=log
+            backend,
+            server,
+            control,
+            news,
+            drain_ms=options.drain_ms,
+            texts=_texts(url, backend, options),
+            log=log,
         )
-        return parties.run(listener)
+        yield HttpService(url, backend, observation.log, partial(parties.run, listener))
 
 
 class _Opener:

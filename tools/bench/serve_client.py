@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -89,10 +90,12 @@ async def stream(
     *,
     timeout_s: float,
     leave_after: int | None = None,
+    wake_bytes: int = 1,
 ) -> None:
     """Post and follow the stream; `answer.end` is set, whatever happens.
 
-    leave_after: close the connection after so many events; 0 right after sending.
+    leave_after: close the connection after so many events; 0 right after sending. wake_bytes: what
+    must be there, or the end, before anything is read; so a client costs no processor meanwhile.
     """
     clock = asyncio.get_running_loop().time
     answer.sent = clock()
@@ -100,7 +103,7 @@ async def stream(
     try:
         async with asyncio.timeout_at(answer.sent + timeout_s):
             with suppress(OSError, EOFError):
-                answer.end = await _follow(endpoint, path, body, answer, leave_after)
+                answer.end = await _follow(endpoint, path, body, answer, leave_after, wake_bytes)
     except TimeoutError:
         answer.end = LATE
     answer.ended = clock()
@@ -126,10 +129,11 @@ async def _follow(
     body: Mapping[str, object],
     answer: Answer,
     leave_after: int | None,
+    wake_bytes: int,
 ) -> str:
     payload = json.dumps(body, separators=(",", ":")).encode("ascii")
     clock = asyncio.get_running_loop().time
-    async with _Exchange(endpoint) as exchange:
+    async with _Exchange(endpoint, wake_bytes) as exchange:
         answer.end = CUT
         exchange.send("POST", path, payload)
         if leave_after == 0:
@@ -151,13 +155,16 @@ async def _follow(
 class _Exchange:
     """One request on a connection of its own, closed on leaving."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, wake_bytes: int = 1) -> None:
         self._endpoint = endpoint
+        self._wake_bytes = wake_bytes
         self._length: int | None = None
 
     async def __aenter__(self) -> _Exchange:
         host, port = self._endpoint.host, self._endpoint.port
         self._reader, self._writer = await asyncio.open_connection(host, port)
+        own: socket.socket = self._writer.get_extra_info("socket")
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, self._wake_bytes)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -9,19 +9,21 @@ import os
 from pathlib import Path
 from typing import Final
 
+from coordinator.arguments_serve import read_serve
+from coordinator.options import CallContext
 from coordinator.worker_program import embedded_model
 from errors import ConfigError
-from manifest.run_manifest import RunManifest, from_flags
 from tools.bench import serve_overhead, serve_report
 from tools.bench.ab_command import bindings
 from tools.bench.machine import OtherPrograms, describe, versions
-from tools.bench.serve import BATCH, LOADS, Loaded, overhead, run_loads
+from tools.bench.serve import LOADS, Loaded, run_loads
 from tools.bench.serve_client import Endpoint
 from tools.bench.serve_loads import Asking
 from tools.bench.serve_overhead import Overhead
 from tools.bench.serve_server import built_program, own_server
+from tools.bench.serve_turns import BATCH, overhead
 
-_COUNTS: Final = ("prompt", "tokens", "long", "clients", "requests", "turns", "waves")
+_COUNTS: Final = ("prompt", "tokens", "long", "clients", "requests", "turns", "rounds")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--long", type=int, default=512, metavar="TOKENS", help="a long prompt")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--timeout-s", type=float, default=120.0, metavar="S", help="per request")
-    parser.add_argument("--waves", type=int, default=20, metavar="N", help="for the overhead")
+    parser.add_argument("--rounds", type=int, default=60, metavar="N", help="for the overhead")
     parser.add_argument("--json", metavar="FILE", help="write everything there too")
 
 
@@ -123,20 +125,9 @@ def _own(
     model = ["--checkpoint", str(folder), "--tp", str(options.tp), "--max-batch", str(BATCH)]
     with own_server(built_program(), model) as started:
         loaded = asyncio.run(run_loads(Endpoint.of(started.url), asking, names))
-        manifest = _manifest(folder, options.tp)
-        return loaded, overhead(started, None, manifest, bindings(), asking, options.waves)
-
-
-def _manifest(folder: Path, ranks: int) -> RunManifest:
-    """What the server runs."""
-    return from_flags(
-        {
-            "program": "qwen35/sharded",
-            "ranks": str(ranks),
-            "model.checkpoint": str(folder),
-            "model.max_batch": str(BATCH),
-        }
-    )
+    served = read_serve(["--port", "0", *model], CallContext(here))
+    with Path(os.devnull).open("w", encoding="ascii") as log:
+        return loaded, overhead(served, bindings(), asking, options.rounds, log)
 
 
 def _text(

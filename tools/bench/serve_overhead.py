@@ -1,45 +1,54 @@
-"""What HTTP, observation and the scheduler add to a step: from the server's own steps, and without.
+"""What HTTP and the scheduler add to a step, from turns of the same requests on the same ranks.
 
-The controls are the same engine, scheduler, manifest and requests without the front end, turned by
-hand in this process: once observed as the server's is (each frame's time noted, the last frames
-kept), once bare. From all come full decode steps, consecutive ones, because between two steps lies
-what the engine's thread did for clients. Shares of a period, which begins with each step:
+Three ways, in every round once: the requests are given to the engine (ENGINE); they come over HTTP,
+from clients that read an answer when it is whole (HTTP: what clients on another machine would be);
+over HTTP, from clients that read every event (STREAMED: on this machine, so they take processor
+time from the ranks). All are observed alike. Of each turn counts the median period of full decode
+steps; rounds are compared by the differences within each (`paired.shift`). With step = the median
+step of ENGINE turns, shares of a step:
 
-    between steps = (period - step) / period: scheduler, inbox, publishing, telling observers
-    outside ranks = (period - what the slowest rank computes in a step) / period: also frames, sums
-                    and waiting, so what tensor parallelism costs
-    HTTP          = (period with HTTP - period observed) / period with HTTP
-    HTTP and scheduler = (period with HTTP - step observed) / period with HTTP: what lies between
-                    two steps, and what HTTP adds to a step by running beside it
-    observation   = (period observed - bare period) / period with HTTP
-    all           = (period with HTTP - bare period) / period with HTTP
-    processor     = what the coordinator's process used more than bare, per period with HTTP
+    scheduler          = (period - step) / step of ENGINE: what lies between two steps
+    HTTP               = (period of HTTP - period of ENGINE) / step
+    HTTP and scheduler = (period of HTTP - step) / step
+    ..., clients here  = the same of STREAMED
 
-HTTP runs beside the steps, while ranks compute, so it shows as time where it was in the way, and as
-processor time wherever it ran.
+What the engine's thread does for others while the ranks compute is in no step of its own; where it
+is in the ranks' way it makes a step longer, with HTTP or without.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from enum import Enum
+from typing import Final
 
+from tools.bench.paired import Shift, shift
 from tools.bench.sample import Sample, table
-from tools.bench.turned_engine import StepRecord
+
+
+class Way(Enum):
+    """How requests come."""
+
+    ENGINE = "engine"
+    HTTP = "http"
+    STREAMED = "streamed"
+
+
+_TITLES: Final = {
+    Way.ENGINE: "engine alone",
+    Way.HTTP: "HTTP",
+    Way.STREAMED: "HTTP, clients here",
+}
 
 
 @dataclass(frozen=True)
-class Paces:
-    """Of consecutive full decode steps, in ms: from start to start, and from start to end.
-
-    ranks: what the slowest rank computed in each; empty where nobody observes.
-    """
+class Pace:
+    """Of consecutive full decode steps, in ms: from start to start, and from start to end."""
 
     periods: list[float]
     steps: list[float]
-    ranks: list[float]
 
     @property
     def period(self) -> float:
@@ -49,139 +58,81 @@ class Paces:
     def step(self) -> float:
         return statistics.median(self.steps)
 
-    @property
-    def between(self) -> float:
-        """Share of a period that lies between two steps."""
-        return (self.period - self.step) / self.period
-
-    @property
-    def outside(self) -> float:
-        """Share of a period in which not even the slowest rank computes."""
-        return (self.period - statistics.median(self.ranks)) / self.period
-
-
-@dataclass(frozen=True)
-class Wave:
-    """Requests that decoded together. processor_ms: of the coordinator's process, per step."""
-
-    paces: Paces
-    processor_ms: float
-
 
 @dataclass(frozen=True)
 class Turn:
-    """One after the other, so that whatever else the machine does hits all alike."""
+    """Processor time in microseconds per step, prompts and ends included.
 
-    http: Wave
-    observed: Wave
-    bare: Wave
+    engine_us, loop_us: of the coordinator's two threads; clients_us: of the clients' process.
+    """
 
-    def shares(self) -> dict[str, float]:
-        """By name; see the top of this file. Fast tenths: what other programs disturbed least."""
-        found = {
-            "between steps, with HTTP": self.http.paces.between,
-            "between steps, bare": self.bare.paces.between,
-            "outside ranks, with HTTP": self.http.paces.outside,
-        }
-        for name, more, less in (
-            ("HTTP", self.http, self.observed),
-            ("observation", self.observed, self.bare),
-            ("all", self.http, self.bare),
-        ):
-            medians = [wave.paces.period for wave in (more, less, self.http)]
-            found[name] = (medians[0] - medians[1]) / medians[2]
-            fast = [Sample.of(wave.paces.periods).p10 for wave in (more, less, self.http)]
-            found[f"{name}, fast tenths"] = (fast[0] - fast[1]) / fast[2]
-        found["HTTP and scheduler"] = (
-            self.http.paces.period - self.observed.paces.step
-        ) / self.http.paces.period
-        used = self.http.processor_ms - self.bare.processor_ms
-        found["processor"] = used / self.http.paces.period
-        return found
+    pace: Pace
+    engine_us: float
+    loop_us: float
+    clients_us: float
 
 
 @dataclass(frozen=True)
 class Overhead:
-    """batch: requests that decoded together."""
+    """batch: requests that decoded together. rounds: one turn each way."""
 
     batch: int
-    turns: list[Turn]
+    rounds: Sequence[Mapping[Way, Turn]]
 
-    def shares(self) -> dict[str, Sample]:
-        """By name; of each, one value per turn."""
-        found = [turn.shares() for turn in self.turns]
-        return {name: Sample.of([shares[name] for shares in found]) for name in found[0]}
+    @property
+    def step(self) -> float:
+        """Median step of the engine alone, in ms."""
+        return statistics.median(found[Way.ENGINE].pace.step for found in self.rounds)
 
+    def shares(self) -> dict[str, Shift]:
+        """Of a step; see the top of this file."""
+        found = {"scheduler": self._share(Way.ENGINE, lambda engine: engine.step)}
+        for way, more in ((Way.HTTP, ""), (Way.STREAMED, ", clients here")):
+            found[f"HTTP{more}"] = self._share(way, lambda engine: engine.period)
+            found[f"HTTP and scheduler{more}"] = self._share(way, lambda engine: engine.step)
+        return found
 
-def paces_of_server(steps: Sequence[Mapping[str, object]], batch: int) -> Paces:
-    """From the `steps` of GET /v1/engine. Steps of fewer rows, or with a prefill, are left out."""
-    found = Paces([], [], [])
-    for before, after in pairwise(steps):
-        if not _full(before, batch) or not _full(after, batch):
-            continue
-        if _number(after, "step") != _number(before, "step") + 1:
-            continue
-        found.periods.append((_number(after, "at_s") - _number(before, "at_s")) * 1e3)
-        found.steps.append(_number(before, "duration_us") / 1e3)
-        found.ranks.append(max(_computing_us(before)) / 1e3)
-    return found
-
-
-def paces_of_engine(steps: Sequence[StepRecord], batch: int) -> Paces:
-    """The same of an engine turned by hand: steps of `batch` rows of one token, nobody entering."""
-    found = Paces([], [], [])
-    full = [
-        len(step.plan.rows) == batch
-        and not step.plan.admissions
-        and all(len(row.token_ids) == 1 for row in step.plan.rows)
-        for step in steps
-    ]
-    for (before, is_full), (after, stays_full) in pairwise(zip(steps, full, strict=True)):
-        if is_full and stays_full:
-            found.periods.append((after.started - before.started) * 1e3)
-            found.steps.append(before.elapsed_s * 1e3)
-    return found
+    def _share(self, way: Way, base: Callable[[Pace], float]) -> Shift:
+        """How much longer a period is that way than what `base` takes of the engine's turn."""
+        differences = [
+            turns[way].pace.period - base(turns[Way.ENGINE].pace) for turns in self.rounds
+        ]
+        return shift(differences).share_of(self.step)
 
 
 def render(found: Overhead) -> str:
     """Markdown."""
     rows = []
-    waves = {
-        "with HTTP": [turn.http for turn in found.turns],
-        "engine, observed": [turn.observed for turn in found.turns],
-        "engine, bare": [turn.bare for turn in found.turns],
-    }
-    for name, taken in waves.items():
-        periods = [value for wave in taken for value in wave.paces.periods]
-        steps = [value for wave in taken for value in wave.paces.steps]
-        samples = [Sample.of(v) for v in (periods, steps, [wave.processor_ms for wave in taken])]
-        cells = [f"{s.median:.3f} ({s.p10:.3f} to {s.p90:.3f})" for s in samples]
-        rows.append([name, *cells, str(len(periods))])
-    head = ["", "period ms", "step ms", "coordinator's processor ms per step", "steps"]
+    for way, title in _TITLES.items():
+        turns = [turns[way] for turns in found.rounds]
+        columns = [
+            ([turn.pace.period for turn in turns], 3),
+            ([turn.pace.step for turn in turns], 3),
+            ([turn.engine_us for turn in turns], 0),
+            ([turn.loop_us for turn in turns], 0),
+            ([turn.clients_us for turn in turns], 0),
+        ]
+        samples = [(Sample.of(values), digits) for values, digits in columns]
+        cells = [f"{s.median:.{n}f} ({s.p10:.{n}f} to {s.p90:.{n}f})" for s, n in samples]
+        rows.append([title, *cells])
+    head = ["", "period ms", "step ms", "engine's thread us", "loop's thread us", "clients us"]
     shares = [
-        [name, *(f"{value:.1%}" for value in (share.median, share.p10, share.p90))]
+        [name, *(f"{value:.1%}" for value in (share.estimate, share.low, share.high))]
         for name, share in found.shares().items()
     ]
     return (
-        f"decode steps of {found.batch} requests, median (p10 to p90)\n\n{table(head, rows)}\n\n"
-        + table(["share of a period", "median", "p10", "p90"], shares)
+        f"decode steps of {found.batch} requests, {len(found.rounds)} rounds, medians of turns "
+        f"(p10 to p90); processor time per step\n\n{table(head, rows)}\n\n"
+        + table(["share of a step", "estimate", "95 % from", "to"], shares)
     )
 
 
 def to_json(found: Overhead) -> dict[str, object]:
     """The same, with every period and step."""
-    shares = {name: asdict(share) for name, share in found.shares().items()}
-    return {**asdict(found), "shares": shares}
-
-
-def _full(step: Mapping[str, object], batch: int) -> bool:
-    return _number(step, "decode_rows") == batch and _number(step, "prefill_tokens") == 0
-
-
-def _computing_us(step: Mapping[str, object]) -> list[float]:
-    ranks = step["ranks"]
-    return [float(str(rank["compute_us"])) for rank in ranks] if isinstance(ranks, list) else []
-
-
-def _number(step: Mapping[str, object], name: str) -> float:
-    return float(str(step[name]))
+    return {
+        "batch": found.batch,
+        "rounds": [
+            {way.value: asdict(turn) for way, turn in turns.items()} for turns in found.rounds
+        ],
+        "shares": {name: asdict(share) for name, share in found.shares().items()},
+    }

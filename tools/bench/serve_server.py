@@ -34,7 +34,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Started:
-    """url: of the server. pid: of its process, without the ranks'."""
+    """url: of the server. pid: of its process."""
 
     url: str
     pid: int

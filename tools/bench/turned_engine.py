@@ -19,13 +19,12 @@ from coordinator.model_setup import ModelSetup, set_up
 from coordinator.request import Finished, Outcome, Token, Update
 from coordinator.scheduler import Scheduler
 from coordinator.service_run import ServedModel, served_model
-from coordinator.step_timing import Observers
 from coordinator.submission import parse_submission
 from errors import TPError
 from manifest.run_manifest import RunManifest
 from program.plan import StepPlan
 from program.step_report import StepReport
-from wire.recorder import RECENT_BYTES, Recorder
+from wire.recorder import Recorder
 
 # An idle group is not looked after: every request of a benchmark runs to its end at once.
 _HEARTBEAT_S = 3600.0
@@ -155,17 +154,13 @@ def turned_engine(
     waiting_max: int,
     *,
     with_processor: bool = False,
-    observed: bool = False,
 ) -> Iterator[TurnedEngine]:
     """A loaded model. positions_max: prompt and answer of the longest request, in tokens.
 
-    with_processor: each step's processor time is noted. observed: frames and their times are kept
-    as a service over HTTP keeps them, though nobody looks.
+    with_processor: each step's processor time is noted.
     """
     setup = set_up(manifest, bindings.machine, positions_max)
-    recorder = Recorder(keep_bytes=False, recent_bytes=RECENT_BYTES if observed else None)
-    observer = Observers([]) if observed else None
-    with served_model(setup, manifest, bindings, recorder, observer=observer) as model:
+    with served_model(setup, manifest, bindings, Recorder(keep_bytes=False)) as model:
         yield TurnedEngine(setup, model, waiting_max, with_processor=with_processor)
 
 
