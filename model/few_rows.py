@@ -9,23 +9,21 @@ Docs: docs/adr/0056-a-kernel-for-few-rows.md.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping
 from enum import Enum
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from errors import MisuseError
+from model.compiled import Function, function, library
 from model.ops import Array
 from program.checkpoint import StoredDtype
 
 Held = npt.NDArray[Any]
 
-_LIBRARY: Final = Path(__file__).with_name("libfew_rows.so")
 # Sums that make one result, and the bytes that a cache line is aligned to.
 _LANES: Final = 16
 _ALIGNMENT: Final = 64
@@ -51,20 +49,15 @@ class InstructionSet(Enum):
 
 
 @cache
-def _library() -> ctypes.CDLL:
-    return ctypes.CDLL(str(_LIBRARY))
-
-
-@cache
 def available() -> tuple[InstructionSet, ...]:
     """What this processor runs, best first; empty where it has no fused multiply-add."""
-    return tuple(InstructionSet)[len(InstructionSet) - _library().instruction_set() :]
+    return tuple(InstructionSet)[len(InstructionSet) - library().instruction_set() :]
 
 
 class Packed:
     """Rows of x in the layout that a kernel reads."""
 
-    def __init__(self, x: Array, pack: ctypes._NamedFuncPointer) -> None:
+    def __init__(self, x: Array, pack: Function) -> None:
         if x.dtype != np.float32 or x.ndim != 2:
             raise MisuseError(f"{x.dtype} of shape {x.shape}: [rows, depth] of float32 is needed")
         x = np.ascontiguousarray(x)
@@ -75,6 +68,15 @@ class Packed:
         self._values = np.empty(self.rows * padded + _ALIGNMENT // 4, np.float32)
         self.address = -(-self._values.ctypes.data // _ALIGNMENT) * _ALIGNMENT
         pack(x.ctypes.data, self.address, self.rows, self.depth)
+
+
+def demand_part(weight: Held, rows: int, depth: int, start: int, stop: int, out: Array) -> None:
+    """Columns start .. stop - 1 of out = x @ W.T, x [rows, depth]. Raises MisuseError."""
+    columns = len(weight)
+    if not 0 <= start <= stop <= columns or depth != weight.shape[1]:
+        raise MisuseError(f"columns {start} to {stop} of {weight.shape}, x {depth}")
+    if out.shape != (rows, columns) or out.dtype != np.float32 or not out.flags.carray:
+        raise MisuseError(f"a result of {out.dtype}, {out.shape}: not [{rows}, {columns}]")
 
 
 class FewRows:
@@ -89,9 +91,9 @@ class FewRows:
         self._weight = weight
         self._address = weight.ctypes.data
         self._row_bytes = weight.strides[0]
-        self._pack = _function(f"pack_{instructions.value}", 2, 2)
-        self._multiply = _function(f"multiply_{_TYPE[held]}_{instructions.value}", 3, 4)
-        self._widen = _function(f"widen_{_TYPE[held]}_{instructions.value}", 2, 1)
+        self._pack = function(f"pack_{instructions.value}", 2, 2)
+        self._multiply = function(f"multiply_{_TYPE[held]}_{instructions.value}", 3, 4)
+        self._widen = function(f"widen_{_TYPE[held]}_{instructions.value}", 2, 1)
 
     def pack(self, x: Array) -> Packed:
         """x: [rows, in_features] float32, once for all parts of the product."""
@@ -104,13 +106,9 @@ class FewRows:
 
         Without the interpreter's lock, so that threads can share the columns.
         """
-        columns = len(self._weight)
-        if not 0 <= start <= stop <= columns or x.depth != self._weight.shape[1]:
-            raise MisuseError(f"columns {start} to {stop} of {self._weight.shape}, x {x.depth}")
+        demand_part(self._weight, x.rows, x.depth, start, stop, out)
         if x.pack is not self._pack:
             raise MisuseError("x is packed for another instruction set")
-        if out.shape != (x.rows, columns) or out.dtype != np.float32 or not out.flags.carray:
-            raise MisuseError(f"a result of {out.dtype}, {out.shape}: not [{x.rows}, {columns}]")
         self._multiply(
             x.address,
             self._address + start * self._row_bytes,
@@ -118,7 +116,7 @@ class FewRows:
             x.rows,
             stop - start,
             x.depth,
-            columns,
+            len(self._weight),
         )
 
     def widen(self, start: int, stop: int, out: Array) -> None:
@@ -129,11 +127,3 @@ class FewRows:
         if out.dtype != np.float32 or not out.flags.carray:
             raise MisuseError(f"a block of {out.dtype}, strides {out.strides}")
         self._widen(self._address + start * self._row_bytes, out.ctypes.data, out.size)
-
-
-@cache
-def _function(name: str, pointers: int, integers: int) -> ctypes._NamedFuncPointer:
-    function = _library()[name]
-    function.argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_long] * integers
-    function.restype = None
-    return function

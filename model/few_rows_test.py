@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable
 from fractions import Fraction
@@ -15,6 +14,7 @@ from errors import MisuseError
 from model import few_rows
 from model.few_rows import HELD_NUMPY, FewRows, Held, InstructionSet, available
 from model.ops import Array
+from model.rounding import added, multiplied_and_added, rounded
 from program.checkpoint import StoredDtype
 
 F32, F16, BF16 = StoredDtype.FLOAT32, StoredDtype.FLOAT16, StoredDtype.BFLOAT16
@@ -54,23 +54,14 @@ def product(x: Array, weight: Held, held: StoredDtype, instructions: Instruction
     return result
 
 
-def rounded(exact: Fraction) -> float:
-    """The nearest float32, ties to even (no subnormals, no overflow)."""
-    if exact == 0:
-        return 0.0
-    unit = Fraction(2) ** (math.frexp(float(abs(exact)))[1] - 24)
-    return float(round(exact / unit) * unit)
-
-
 def in_order(x: Array, w: Array) -> float:
     """One result as the kernel's comment defines it, in exact arithmetic."""
     lanes = [0.0] * 16
     for at, (value, weight) in enumerate(zip(x.tolist(), w.tolist(), strict=True)):
-        lanes[at % 16] = rounded(Fraction(value) * Fraction(weight) + Fraction(lanes[at % 16]))
+        lanes[at % 16] = multiplied_and_added(value, weight, lanes[at % 16])
     while len(lanes) > 1:
         half = len(lanes) // 2
-        pairs = zip(lanes[:half], lanes[half:], strict=True)
-        lanes = [rounded(Fraction(low) + Fraction(high)) for low, high in pairs]
+        lanes = [added(*pair) for pair in zip(lanes[:half], lanes[half:], strict=True)]
     return lanes[0]
 
 
@@ -223,7 +214,7 @@ def test_a_processor_without_it_has_no_kernel(monkeypatch: pytest.MonkeyPatch) -
             def instruction_set(level: int = level) -> int:
                 return level
 
-        monkeypatch.setattr(few_rows, "_library", Library)
+        monkeypatch.setattr(few_rows, "library", Library)
         assert available.__wrapped__() == expected
 
 

@@ -1,30 +1,34 @@
 """A matrix product with held weights: y = x @ W.T.
 
 Weights [out, in] are held as float32, or as bfloat16 or float16. Few rows (a batch of decoding
-requests) are multiplied as they are held (few_rows.py). For more, a block of the weight is widened
-into a buffer that stays in the cache, right in front of the product by BLAS; the widened matrix
-never exists as a whole. `Linear.reference` is the same product in one plain expression.
+requests) are multiplied as they are held (few_rows.py), many by bfloat16 on tile registers where
+there are any (many_rows.py). Otherwise a block of the weight is widened into a buffer that stays in
+the cache, right in front of the product by BLAS; the widened matrix never exists as a whole.
+`Linear.reference` is the same product in one plain expression.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from model import few_rows, many_rows
 from model.crew import SOLO, Crew
-from model.few_rows import HELD_NUMPY, FewRows, Held, InstructionSet, available
+from model.few_rows import HELD_NUMPY, FewRows, Held, InstructionSet
+from model.many_rows import ManyRows, Parts
 from model.ops import Array
 from program.checkpoint import StoredDtype
 
 # Bytes of a widened block: BLAS packs it, and larger ones are packed less often.
 _BLOCK_BYTES: Final = 8 << 20
 # Parts of threads and blocks begin at multiples of this many rows of the weight.
-_ROWS: Final = 32
-# Beyond this many rows of x BLAS is faster.
+_ROWS: Final = many_rows.PANEL
+# Beyond this many rows of x tile registers are faster, and so is BLAS.
 _FEW_ROWS: Final = 32
 # Below this many held bytes a thread costs more than it saves.
 _SHARED_BYTES_MIN: Final = 2 << 20
@@ -58,6 +62,22 @@ def narrow(values: Held, stored: StoredDtype, held: StoredDtype) -> Held:
     return wide if held is StoredDtype.FLOAT32 else wide.astype(np.float16)
 
 
+@dataclass(frozen=True)
+class Kernels:
+    """Which compiled products may be used. few_rows: None where the processor runs neither."""
+
+    few_rows: InstructionSet | None
+    many_rows: bool
+
+    @staticmethod
+    def of_processor() -> Kernels:
+        """All that this one runs."""
+        return Kernels(next(iter(few_rows.available()), None), many_rows.available())
+
+
+NO_KERNELS: Final = Kernels(None, many_rows=False)
+
+
 class Linear:
     """Weights [out_features, in_features] of one rank, filled by the loader, then only read."""
 
@@ -68,19 +88,25 @@ class Linear:
         held: StoredDtype,
         compute: npt.DTypeLike,
         crew: Crew = SOLO,
-        instructions: Sequence[InstructionSet] | None = None,
+        kernels: Kernels | None = None,
     ) -> None:
-        """instructions: what the kernel may use; None is what the processor has."""
+        """kernels: those to use; None is what the processor has."""
         self.out_features = out_features
         self.in_features = in_features
         self._held = held
         self._compute = np.dtype(compute)
         self._weight: Held = np.empty((out_features, in_features), HELD_NUMPY[held])
         self._crew = crew if self.held_bytes >= _SHARED_BYTES_MIN else SOLO
-        chosen = available() if instructions is None else instructions
+        if self._compute != np.float32:
+            kernels = NO_KERNELS
+        elif kernels is None:
+            kernels = Kernels.of_processor()
         self._few: FewRows | None = None
-        if chosen and self._compute == np.float32:
-            self._few = FewRows(self._weight, held, chosen[0])
+        if kernels.few_rows is not None:
+            self._few = FewRows(self._weight, held, kernels.few_rows)
+        self._many: ManyRows | None = None
+        if kernels.many_rows and held is StoredDtype.BFLOAT16:
+            self._many = ManyRows(self._weight)
 
     @property
     def held_bytes(self) -> int:
@@ -105,11 +131,19 @@ class Linear:
         """x @ W.T: [tokens, in_features] -> [tokens, out_features], in the compute dtype."""
         result: Array = np.empty((len(x), self.out_features), self._compute)
         if self._few is not None and len(x) <= _FEW_ROWS:
-            part = partial(self._few.multiply, self._few.pack(x), out=result)
+            self._share(partial(self._few.multiply, self._few.pack(x), out=result))
+        elif self._many is not None:
+            for start in range(0, len(x), many_rows.ROWS_MAX):
+                rows = slice(start, start + many_rows.ROWS_MAX)
+                parts = Parts(x[rows])
+                self._crew.share(parts.cut, parts.panels)
+                self._share(partial(self._many.multiply, parts, out=result[rows]))
         else:
-            part = partial(self._multiply, x, out=result)
-        self._crew.share(part, self.out_features, _ROWS)
+            self._share(partial(self._multiply, x, out=result))
         return result
+
+    def _share(self, columns: Callable[[int, int], None]) -> None:
+        self._crew.share(columns, self.out_features, _ROWS)
 
     def _multiply(self, x: Array, start: int, stop: int, out: Array) -> None:
         """Columns start .. stop - 1 of the result, by BLAS."""

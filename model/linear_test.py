@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from model import linear
 from model.crew import Crew
-from model.few_rows import HELD_NUMPY, Held, InstructionSet, available
-from model.linear import Linear, narrow, widen
+from model.few_rows import HELD_NUMPY, Held, available
+from model.linear import NO_KERNELS, Kernels, Linear, narrow, widen
 from model.ops import Array
 from program.checkpoint import StoredDtype
 
@@ -71,9 +71,9 @@ def close(found: Array, expected: Array, compute: type) -> None:
 @pytest.mark.parametrize("stored", list(StoredDtype))
 @pytest.mark.parametrize("held", list(StoredDtype))
 @pytest.mark.parametrize("compute", [np.float32, np.float64])
-@pytest.mark.parametrize("tokens", [1, 3, 32, 33, 70])
+@pytest.mark.parametrize("tokens", [1, 3, 32, 33, 70, 300])
 @pytest.mark.parametrize("block_bytes", [1, 4000, 1 << 20])
-@pytest.mark.parametrize("instructions", [(), available()])
+@pytest.mark.parametrize("kernels", [NO_KERNELS, Kernels.of_processor()])
 def test_a_product_with_held_weights(
     monkeypatch: pytest.MonkeyPatch,
     stored: StoredDtype,
@@ -81,14 +81,14 @@ def test_a_product_with_held_weights(
     compute: type,
     tokens: int,
     block_bytes: int,
-    instructions: tuple[InstructionSet, ...],
+    kernels: Kernels,
 ) -> None:
     monkeypatch.setattr(linear, "_BLOCK_BYTES", block_bytes)
     monkeypatch.setattr(linear, "_SHARED_BYTES_MIN", 0)
     rng = np.random.default_rng(0)
     values = rng.standard_normal((50, 24)).astype(np.float32)
     bits = narrow(values, F32, stored)
-    weights = Linear(50, 24, held, compute, CREW, instructions)
+    weights = Linear(50, 24, held, compute, CREW, kernels)
     for start in range(0, 50, 20):
         weights.store(start, bits[start : start + 20], stored)
     assert weights.held_bytes == 50 * 24 * held.item_bytes
@@ -110,7 +110,7 @@ def test_few_rows_do_not_depend_on_threads_batch_or_instructions(held: StoredDty
     values = rng.standard_normal((4104, 512)).astype(np.float32)
     x = rng.standard_normal((32, 512)).astype(np.float32)
     made = [
-        Linear(4104, 512, held, np.float32, Crew(threads), [instructions])
+        Linear(4104, 512, held, np.float32, Crew(threads), Kernels(instructions, many_rows=False))
         for threads in (1, 2, 3)
         for instructions in available()
     ]
@@ -120,6 +120,20 @@ def test_few_rows_do_not_depend_on_threads_batch_or_instructions(held: StoredDty
     for weights in made:
         for tokens in (1, 2, 8, 32):
             np.testing.assert_array_equal(weights(x[:tokens]), alone[:tokens])
+
+
+def test_many_rows_do_not_depend_on_threads_or_batch() -> None:
+    """On tile registers, where there are any."""
+    rng = np.random.default_rng(2)
+    values = rng.standard_normal((4104, 512)).astype(np.float32)
+    x = rng.standard_normal((600, 512)).astype(np.float32)
+    made = [Linear(4104, 512, BF16, np.float32, Crew(threads)) for threads in (1, 2, 3)]
+    for weights in made:
+        weights.store(0, narrow(values, F32, BF16), BF16)
+    whole = made[0](x)
+    for weights in made[: 3 * Kernels.of_processor().many_rows]:
+        for tokens in (33, 256, 257, 600):
+            np.testing.assert_array_equal(weights(x[-tokens:]), whole[-tokens:])
 
 
 def test_held_types_have_the_sizes_of_stored_ones() -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from model import attention, qwen35
+from model import attention, many_rows, qwen35
 from model.lockstep import Lockstep, open_ranks
 from program import qwen35_memory
 from program.plan import Admit, Row, Score, StepPlan
 from program.qwen35 import Variant, local_dimensions
-from program.qwen35_memory import scratch_bytes
+from program.qwen35_memory import WeightsDtype, scratch_bytes
 from program.spec import Dtype
 from testdata.golden.seeded_checkpoint import write_checkpoint
 from testdata.golden.shapes import BASE
@@ -44,12 +44,17 @@ def step_peak(ranks: Lockstep, tokens: int) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("held", list(WeightsDtype))
 @pytest.mark.parametrize("compute", list(Dtype))
 @pytest.mark.parametrize("name", WIDE)
-def test_a_step_stays_inside_its_scratch(tmp_path: Path, name: str, compute: Dtype) -> None:
+def test_a_step_stays_inside_its_scratch(
+    tmp_path: Path, name: str, compute: Dtype, held: WeightsDtype
+) -> None:
     write_checkpoint(tmp_path, WIDE[name], 1)
     for tokens in (1, 64, 700):
-        ranks = open_ranks(tmp_path, Variant.SHARDED, 1, compute=compute, pages=100)
+        ranks = open_ranks(
+            tmp_path, Variant.SHARDED, 1, compute=compute, weights_dtype=held, pages=100
+        )
         local = local_dimensions(ranks.config, Variant.SHARDED, 1)
         limit = scratch_bytes(ranks.config, local, tokens, compute)
         assert step_peak(ranks, tokens) <= limit
@@ -59,3 +64,5 @@ def test_the_plan_knows_the_executor_s_blocks() -> None:
     assert qwen35_memory._QUERY_TOKENS == attention.QUERY_BLOCK_TOKENS
     assert qwen35_memory._CONTEXT_TOKENS == attention.CONTEXT_BLOCK_TOKENS
     assert qwen35_memory._LOGIT_ROWS == qwen35.LOGIT_ROWS
+    assert qwen35_memory._CUT_ROWS == many_rows.ROWS_MAX
+    assert qwen35_memory._CUT_PANEL == many_rows.PANEL

@@ -38,6 +38,11 @@ _CONTEXT_TOKENS: Final = 512
 # As many as model/qwen35.py computes at once, in the element type, binary64 and as sort keys.
 _LOGIT_ROWS: Final = 16
 _LOGIT_ITEM_BYTES: Final = 24
+# Rows of a product's input that are cut into three parts of two bytes at once, panel by panel
+# (model/many_rows.py).
+_CUT_ROWS: Final = 256
+_CUT_PANEL: Final = 32
+_CUT_ITEM_BYTES: Final = 6
 # Widened weights of a few threads, blocks of the delta rule and BLAS's own buffers.
 _FIXED_BLOCKS_BYTES: Final = 32 << 20
 
@@ -95,8 +100,8 @@ def scratch_bytes(
     """What one rank needs beside weights and state while it runs a step of `step_tokens` tokens.
 
     Bounded by the step, never by the prompt: the hidden rows and their copies, the widest
-    sublayer's inputs and outputs, one block of logits with its probabilities, and the fixed blocks
-    of attention, delta rule and widened weights.
+    sublayer's inputs and outputs, one block of logits with its probabilities, a product's input in
+    parts, and the fixed blocks of attention, delta rule and widened weights.
     """
     heads, kv_heads = local.local_attention_heads, local.local_key_value_heads
     # Per token: the projection, then norm, rotation and output of the queries, and of the keys.
@@ -107,4 +112,13 @@ def scratch_bytes(
     scores = heads * _QUERY_TOKENS * (2 * _CONTEXT_TOKENS + 4 * config.head_dim)
     context = 2 * kv_heads * _CONTEXT_TOKENS * config.head_dim
     logits = _LOGIT_ROWS * config.vocab_size * _LOGIT_ITEM_BYTES
-    return (rows + scores + context) * compute.item_bytes + logits + _FIXED_BLOCKS_BYTES
+    widest = max(
+        config.hidden_size,
+        heads * config.head_dim,
+        local.local_z_dim,
+        local.local_intermediate_size,
+    )
+    panels = -(-min(step_tokens, _CUT_ROWS) // _CUT_PANEL)
+    cut = panels * _CUT_PANEL * -(-widest // _CUT_PANEL) * _CUT_PANEL * _CUT_ITEM_BYTES
+    items = rows + scores + context
+    return items * compute.item_bytes + logits + cut + _FIXED_BLOCKS_BYTES
