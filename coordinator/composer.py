@@ -52,9 +52,9 @@ class Waiting:
     submission: Submission
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Running:
-    """A resident request. tokens: prompt and generated so far.
+    """A resident request, as its owner keeps it. tokens: prompt and generated so far.
 
     turn: see `turn_of`.
     """
@@ -64,6 +64,14 @@ class Running:
     prompt_tokens: int
     logprobs: int | None
     turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A plan, and what `slots.apply` would make of the table by it; whoever sends it applies it."""
+
+    plan: StepPlan
+    table: SlotTable
 
 
 def turn_of(step: int, *, served: bool) -> int:
@@ -82,7 +90,7 @@ def compose(
     waiting: Sequence[Waiting],
     running: Sequence[Running],
     step_tokens: int,
-) -> StepPlan | None:
+) -> Composed | None:
     """The plan of step `table.next_step`; None when there is nothing to do.
 
     leaving and running name every resident of the table, each once; waiting is in order of arrival;
@@ -94,8 +102,7 @@ def compose(
     admitted = composer.admit(waiting)
     composer.compact()
     composer.fill_rows([*running, *admitted])
-    plan = composer.plan()
-    return plan if plan.releases or plan.admissions or plan.rows else None
+    return composer.composed()
 
 
 class _Composer:
@@ -119,14 +126,18 @@ class _Composer:
         self._moves: list[Move] = []
         self._rows: list[Row] = []
 
-    def plan(self) -> StepPlan:
-        return StepPlan(
+    def composed(self) -> Composed | None:
+        if not (self._releases or self._admissions or self._rows):
+            return None
+        plan = StepPlan(
             step=self._step,
             releases=tuple(self._releases),
             admissions=tuple(self._admissions),
             moves=tuple(self._moves),
             rows=tuple(self._rows),
         )
+        slots = tuple(self._slots)
+        return Composed(plan, SlotTable(self._limits, slots, self._admissions_ever, self._step + 1))
 
     def release(self, leaving: frozenset[int]) -> None:
         for slot, resident in enumerate(self._slots):
@@ -196,19 +207,19 @@ class _Composer:
                 self._slots[hole], self._slots[from_slot] = resident, None
 
     def fill_rows(self, residents: Sequence[Running]) -> None:
-        slots = {
-            resident.request_id: (slot, resident.computed_tokens)
-            for slot, resident in enumerate(self._slots)
+        requests = {request.request_id: request for request in residents}
+        computed = {
+            resident.request_id: resident.computed_tokens
+            for resident in self._slots
             if resident is not None
         }
-        computed = {request.request_id: slots[request.request_id][1] for request in residents}
         counts = self._share_tokens(residents, computed)
-        for request in residents:
-            count = counts.get(request.request_id, 0)
-            if count:
-                slot, start = slots[request.request_id]
-                self._rows.append(_row(request, slot, start, count))
-        self._rows.sort(key=lambda row: row.slot)
+        for slot, resident in enumerate(self._slots):
+            count = 0 if resident is None else counts.get(resident.request_id, 0)
+            if resident is not None and count:
+                start = resident.computed_tokens
+                self._rows.append(_row(requests[resident.request_id], slot, start, count))
+                self._slots[slot] = resident.advanced(start + count)
 
     def _share_tokens(
         self, residents: Sequence[Running], computed: dict[int, int]
@@ -216,8 +227,10 @@ class _Composer:
         """Tokens per request id; requests without an entry wait."""
         prefills = [r for r in residents if computed[r.request_id] < r.prompt_tokens]
         first = [r for r in residents if computed[r.request_id] >= r.prompt_tokens] + prefills[:1]
-        first.sort(key=lambda request: (request.turn, request.request_id))
-        counts = {request.request_id: 1 for request in first[: self._tokens_left]}
+        if len(first) > self._tokens_left:
+            first.sort(key=lambda request: (request.turn, request.request_id))
+            del first[self._tokens_left :]
+        counts = {request.request_id: 1 for request in first}
         self._tokens_left -= len(counts)
         extra = min(self._tokens_left, self._bytes_left // self._token_bytes)
         for request in prefills:

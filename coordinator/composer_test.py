@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from coordinator.composer import Running, Waiting, compose, turn_of
+from coordinator import composer
+from coordinator.composer import Running, Waiting, turn_of
 from coordinator.submission import Submission
 from program.canonical import canonical_json
 from program.plan import (
@@ -56,6 +58,21 @@ def resident(
 
 def running(request_id: int, known: int, prompt: int = 4, turn: int = 0) -> Running:
     return Running(request_id, (5,) * known, prompt, None, turn)
+
+
+def compose(
+    table: SlotTable,
+    leaving: frozenset[int],
+    queue: Sequence[Waiting],
+    residents: Sequence[Running],
+    step_tokens: int,
+) -> StepPlan | None:
+    """The plan alone, once the table beside it is the one that whoever applies the plan gets."""
+    found = composer.compose(table, leaving, queue, residents, step_tokens)
+    if found is None:
+        return None
+    assert found.table == apply(found.plan, table)
+    return found.plan
 
 
 def table_of(*slots: Resident | None) -> SlotTable:

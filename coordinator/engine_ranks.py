@@ -45,6 +45,8 @@ class LinkedRanks:
         self._pids = pids
         self._end = end
         self._retired = False
+        self._status: tuple[RankStatus, ...] = ()
+        self._status_of: Sequence[StepReport] | None = None
 
     def step(self, plan: StepPlan, meanwhile: Callable[[], None]) -> StepReport:
         """See `engine.Ranks.step`."""
@@ -73,7 +75,10 @@ class LinkedRanks:
     def status(self) -> tuple[RankStatus, ...]:
         """See `engine.Ranks.status`."""
         reports = self._session.last_reports
-        return tuple(
+        if reports is self._status_of:
+            return self._status
+        self._status_of = reports
+        self._status = tuple(
             RankStatus(
                 rank=rank,
                 pid=self._pids.get(rank),
@@ -83,3 +88,4 @@ class LinkedRanks:
             )
             for rank, load in enumerate(self._session.reports)
         )
+        return self._status

@@ -12,8 +12,9 @@ from typing import cast
 from coordinator.group import Agreement, Group, GroupDeadlines, StepInput
 from coordinator.model_setup import ModelSetup
 from errors import ContractError, MisuseError
+from program.canonical import digest
 from program.plan import PlanLimits, StepPlan
-from program.plan_codec import encode_plan, plan_digest
+from program.plan_codec import encode_plan
 from program.qwen35 import PRIMARY_RANK
 from program.slots import SlotTable, apply
 from program.step_report import RESULT_TENSOR, StepReport, decode_report
@@ -83,9 +84,16 @@ class ModelSession:
         except ContractError as refusal:
             raise MisuseError(f"own plan refused: {refusal.message}") from refusal
         shape = (plan.operand_rows, self._setup.spec.hidden_size)
-        given = StepInput(shape=shape, plan=_json(encode_plan(plan)))
-        results = self.group.run_step(given, meanwhile)
-        agreed = (plan_digest(plan), following.digest())
+        encoded = encode_plan(plan)
+        agreed = ("", "")
+
+        def digested_meanwhile() -> None:
+            nonlocal agreed
+            meanwhile()
+            agreed = (digest(encoded), following.digest())
+
+        given = StepInput(shape=shape, plan=_json(encoded))
+        results = self.group.run_step(given, digested_meanwhile)
         reports: list[StepReport] = []
         for result in results:
             try:

@@ -24,6 +24,9 @@ class RequestState(Enum):
     RELEASING = "releasing"
     FINISHED = "finished"
 
+    # Members are singletons; Enum's own hash is a Python call, and every row looks up a transition.
+    __hash__ = object.__hash__
+
 
 class RequestEvent(Enum):
     """What can happen to a request."""
@@ -38,6 +41,8 @@ class RequestEvent(Enum):
     DROP = "drop"
     RELEASED = "released"
     POISON = "poison"
+
+    __hash__ = object.__hash__
 
 
 class Outcome(Enum):

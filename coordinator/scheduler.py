@@ -9,10 +9,10 @@ finished only by the commit of the plan that carried its release. Clauses: docs/
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordinator.admission import refusal
-from coordinator.composer import Running, Waiting, compose, turn_of
+from coordinator.composer import Composed, Running, Waiting, compose, turn_of
 from coordinator.request import (
     Finished,
     RequestEvent,
@@ -23,10 +23,10 @@ from coordinator.request import (
 )
 from coordinator.step_result import StepResult, match_artifacts
 from coordinator.submission import Submission
-from errors import ConfigError, ContractError, MisuseError, PeerError, PoisonedError, TPError
+from errors import ConfigError, MisuseError, PeerError, PoisonedError, TPError
 from program.artifacts import SampledToken
 from program.plan import PlanLimits, StepPlan
-from program.slots import SlotTable, apply
+from program.slots import SlotTable
 
 # What a front end may report about a request; STOP is a stop string found in its text.
 CLIENT_EVENTS = frozenset(
@@ -49,28 +49,21 @@ class Snapshot:
 
 
 class _Request:
-    """A live request. turn: its place in the line for tokens."""
+    """A live request. running: what the composer reads of it."""
 
     def __init__(self, request_id: int, submission: Submission) -> None:
         self.request_id = request_id
         self.submission = submission
         self.life = RequestLife()
         self.tokens = list(submission.prompt_token_ids)
-        self.turn = 0
-
-    @property
-    def prompt_tokens(self) -> int:
-        return len(self.submission.prompt_token_ids)
+        self.prompt_tokens = len(self.tokens)
+        self.running = Running(
+            request_id, self.tokens, self.prompt_tokens, submission.logprobs, turn=0
+        )
 
     @property
     def generated(self) -> int:
         return len(self.tokens) - self.prompt_tokens
-
-
-@dataclass(frozen=True, slots=True)
-class _Flight:
-    plan: StepPlan
-    table: SlotTable
 
 
 class Scheduler:
@@ -89,7 +82,7 @@ class Scheduler:
         self._step_tokens = step_tokens
         self._waiting_max = waiting_max
         self._table = SlotTable.empty(limits)
-        self._flight: _Flight | None = None
+        self._flight: Composed | None = None
         # Insertion order is order of arrival, and ids rise with it.
         self._live: dict[int, _Request] = {}
         self._last_id = -1
@@ -139,33 +132,33 @@ class Scheduler:
         """The next step, now in flight; None when there is nothing to do.
 
         heartbeat: then an empty plan instead, which every rank answers and which changes nothing.
+        Whoever runs the step holds the plan against the limits and the table before it is sent.
         """
         if self._flight is not None:
             raise MisuseError(f"step {self._flight.plan.step} is still in flight")
         if self._cause is not None:
             raise PoisonedError(self._cause)
         leaving = self._in_state(RequestState.RELEASING)
-        plan = compose(
+        flight = compose(
             self._table,
             frozenset(request.request_id for request in leaving),
             [Waiting(r.request_id, r.submission) for r in self._in_state(RequestState.WAITING)],
-            [_running(request) for request in self._in_state(RequestState.RUNNING)],
+            [request.running for request in self._in_state(RequestState.RUNNING)],
             self._step_tokens,
         )
-        if plan is None and heartbeat:
-            plan = StepPlan(step=self._table.next_step)
-        if plan is None:
+        if flight is None and heartbeat:
+            step = self._table.next_step
+            flight = Composed(StepPlan(step), replace(self._table, next_step=step + 1))
+        if flight is None:
             return None
-        try:
-            following = apply(plan, self._table)
-        except ContractError as error:
-            raise MisuseError(f"own plan refused: {error.message}") from error
+        plan = flight.plan
+        unserved, served = (turn_of(plan.step, served=is_served) for is_served in (False, True))
         for admit in plan.admissions:
             self._live[admit.request_id].life.on(RequestEvent.ADMIT)
-            self._live[admit.request_id].turn = turn_of(plan.step, served=False)
+            self._live[admit.request_id].running.turn = unserved
         for row in plan.rows:
-            self._live[row.request_id].turn = turn_of(plan.step, served=True)
-        self._flight = _Flight(plan, following)
+            self._live[row.request_id].running.turn = served
+        self._flight = flight
         return plan
 
     def commit(self, result: StepResult) -> tuple[Update, ...]:
@@ -243,23 +236,13 @@ class Scheduler:
         )
 
 
-def _running(request: _Request) -> Running:
-    return Running(
-        request_id=request.request_id,
-        tokens=request.tokens,
-        prompt_tokens=request.prompt_tokens,
-        logprobs=request.submission.logprobs,
-        turn=request.turn,
-    )
-
-
 def _accept(request: _Request, step: int, artifact: SampledToken) -> Token:
     """Appends the sampled token and decides whether the request is done."""
     index = request.generated
     request.tokens.append(artifact.token_id)
     if artifact.token_id in request.submission.stop_token_ids:
         request.life.on(RequestEvent.STOP)
-    elif request.generated == request.submission.max_tokens:
+    elif index + 1 == request.submission.max_tokens:
         request.life.on(RequestEvent.LENGTH)
     return Token(
         request_id=request.request_id,

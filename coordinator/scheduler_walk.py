@@ -149,10 +149,10 @@ class Walk:
         if plan is None:
             return False
         self.steps += 1
-        self._check_plan(plan)
         data = canonical_json(encode_plan(plan))
         for rank, table in enumerate(self._tables):
             self._tables[rank] = self._accept(data, table)
+        self._check_plan(plan)
         if self._random.random() < 0.2:
             self._client_ends()
         artifacts = tuple(

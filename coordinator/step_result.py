@@ -51,12 +51,21 @@ def _check_artifact(row: Row, artifact: SampledToken, limits: PlanLimits) -> Non
             "metadata", f"artifact of {given}, expected request, position {expected}"
         )
     logprobs = row.artifact.logprobs if isinstance(row.artifact, Sample) else None
+    if logprobs is None and artifact.logprob is None and not artifact.top:
+        # Most tokens, on every step.
+        if not 0 <= artifact.token_id < limits.vocab_size:
+            raise _foreign([artifact.token_id], expected)
+        return
     if (artifact.logprob is None) != (logprobs is None) or len(artifact.top) != (logprobs or 0):
         raise ContractError("metadata", f"log-probabilities of {expected} are not those asked for")
     token_ids = [artifact.token_id, *(entry.token_id for entry in artifact.top)]
     if not all(0 <= token_id < limits.vocab_size for token_id in token_ids):
-        raise ContractError("metadata", f"token ids {token_ids} of {expected} leave the vocabulary")
+        raise _foreign(token_ids, expected)
     numbers = [entry.logprob for entry in artifact.top]
     numbers += [] if artifact.logprob is None else [artifact.logprob]
     if not all(isfinite(number) for number in numbers):
         raise ContractError("metadata", f"log-probabilities of {expected} are not finite")
+
+
+def _foreign(token_ids: list[int], expected: tuple[int, int]) -> ContractError:
+    return ContractError("metadata", f"token ids {token_ids} of {expected} leave the vocabulary")
