@@ -209,6 +209,11 @@ def without_compiler(machine: Machine) -> dict[str, str]:
     return {}
 
 
+def old_compiler(machine: Machine) -> dict[str, str]:
+    machine.add("gcc", "exit 1")
+    return {}
+
+
 def other_processor(machine: Machine) -> dict[str, str]:
     machine.add("uname", "echo Linux riscv64")
     return {}
@@ -272,6 +277,7 @@ REFUSALS = {
     "no CPython 3.11": (without_python, "CPython 3.11"),
     "RANKPROOF_PYTHON of another version": (wrong_python, "RANKPROOF_PYTHON"),
     "no compiler": (without_compiler, "install gcc"),
+    "an old compiler": (old_compiler, "gcc 11"),
     "unsupported processor": (other_processor, "riscv64"),
     "no apt": (lambda machine: {}, "no apt-get"),
     "no Debian keys": (without_keys, "debian-archive-keyring"),
