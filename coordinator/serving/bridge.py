@@ -35,6 +35,8 @@ class Bridge:
         self._lock = Lock()
         self._updates: list[tuple[Receiver, Update, float]] = []
         self._woken = False
+        # What is due after the updates that are being delivered; None between two wakes.
+        self._after: list[Callable[[], None]] | None = None
         self.wakes = 0
 
     def post(self, receiver: Receiver, update: Update) -> None:
@@ -54,17 +56,37 @@ class Bridge:
             # The loop is closed: nobody is left who could be told.
             return
 
+    def soon(self, call: Callable[[], None]) -> None:
+        """On the loop: once all updates of this wake were received, or else in its next turn.
+
+        Calls of one wake are made at once: a turn and a handle for each cost more than they do.
+        """
+        if self._after is None:
+            self.loop.call_soon(call)
+        else:
+            self._after.append(call)
+
     def _deliver(self) -> None:
         with self._lock:
             updates, self._updates = self._updates, []
             self._woken = False
         self.wakes += 1
+        after: list[Callable[[], None]] = []
+        self._after = after
         for receiver, update, at in updates:
             try:
                 receiver.receive(update, at)
             except Exception as mistake:
                 # It ends one request, which reports it, and not the others of this wake.
                 receiver.crashed(mistake)
+        self._after = None
+        for call in after:
+            try:
+                call()
+            except Exception as mistake:
+                # As the loop does.
+                told = {"message": f"in {call}", "exception": mistake}
+                self.loop.call_exception_handler(told)
 
 
 class BridgedOutbox:

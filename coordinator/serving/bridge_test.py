@@ -108,6 +108,35 @@ def test_a_mistake_reaches_its_own_request_alone() -> None:
     asyncio.run(scenario())
 
 
+def test_what_is_soon_comes_after_all_updates_of_the_wake() -> None:
+    async def scenario() -> None:
+        loop, mistakes = asyncio.get_running_loop(), []
+        loop.set_exception_handler(lambda _, told: mistakes.append(told["exception"]))
+        bridge, heard = Bridge(loop, lambda: 1.0), []
+
+        class Asking(Kept):
+            def receive(self, update: Update, at: float) -> None:
+                heard.append("update")
+                bridge.soon(lambda: heard.append("soon"))
+                bridge.soon(lambda: heard.append(str(1 // 0)))
+
+        for _ in range(2):
+            outbox = BridgedOutbox(bridge, Asking())
+            outbox.put(token(0, 0))
+            outbox.flush()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert heard == ["update", "update", "soon", "soon"]
+        assert [type(mistake) for mistake in mistakes] == [ZeroDivisionError] * 2
+        # Where nothing is delivered, the loop's next turn is soon enough.
+        bridge.soon(lambda: heard.append("later"))
+        assert heard[-1] == "soon"
+        await asyncio.sleep(0)
+        assert heard[-1] == "later"
+
+    asyncio.run(scenario())
+
+
 def test_the_engine_outlives_the_loop() -> None:
     loop = asyncio.new_event_loop()
     bridge = Bridge(loop, lambda: 1.0)

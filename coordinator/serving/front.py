@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from coordinator.serving.api_options import ApiOptions
@@ -43,6 +43,10 @@ class Front:
         return Job(
             named, choices, self.served, self._connected(), self.observer, self.requests.remove
         )
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """See `Bridge.soon`."""
+        self._connected().soon(call)
 
     async def encode(self, text: str) -> list[int]:
         if len(text) <= _ENCODED_AT_ONCE:

@@ -109,7 +109,8 @@ class GenerateRoute(ABC):
 
     async def _stream(self, exchange: _Exchange) -> None:
         job = exchange.job
-        stream = EventStream(self._front.options, lambda: job.leave(RequestEvent.DISCONNECT))
+        front = self._front
+        stream = EventStream(front.options, lambda: job.leave(RequestEvent.DISCONNECT), front.soon)
         exchange.watcher.add_done_callback(lambda _: stream.close())
         described = self._described(job, self._shape.chunk_object)
         job.listener = EventWriter(job, self._shape, described, exchange.common, stream)

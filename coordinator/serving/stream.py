@@ -23,17 +23,23 @@ HEADERS: Final = (
 class EventStream:
     """Bytes are written by anyone on the event loop, and sent by `run`.
 
-    left: called once, as soon as the client counts as gone.
+    left: called once, as soon as the client counts as gone. soon: calls what it is given when
+    nothing more is written at once.
     """
 
-    def __init__(self, options: ApiOptions, left: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        options: ApiOptions,
+        left: Callable[[], None],
+        soon: Callable[[Callable[[], None]], object],
+    ) -> None:
         self._left = left
+        self._soon = soon
         self._send_s = options.send_ms / 1000
         self._unread_bytes_max = options.unread_bytes_max
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._news = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
         self._direct: DirectWrite = never
         # `run` has data in its hands that come before all others.
         self._sending = True
@@ -52,9 +58,9 @@ class EventStream:
         if self._sending:
             self._news.set()
         elif not self._due:
-            # What else is written in this turn of the loop goes out with it.
+            # What else is written meanwhile goes out with it.
             self._due = True
-            self._loop.call_soon(self._push)
+            self._soon(self._push)
 
     def end(self) -> None:
         """Nothing more will be written."""

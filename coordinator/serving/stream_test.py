@@ -15,6 +15,10 @@ Message = MutableMapping[str, Any]
 NOTHING_AFTER_S = 20.0
 
 
+def stream_of(options: ApiOptions, left: Callable[[], None]) -> EventStream:
+    return EventStream(options, left, asyncio.get_running_loop().call_soon)
+
+
 class Reader:
     """The server's `send`. stops_at: the message that it never takes."""
 
@@ -48,7 +52,7 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
 def test_everything_is_sent_in_order_and_the_end_once() -> None:
     async def scenario() -> None:
         left: list[bool] = []
-        stream, reader = EventStream(ApiOptions(), lambda: left.append(True)), Reader()
+        stream, reader = stream_of(ApiOptions(), lambda: left.append(True)), Reader()
         sending = asyncio.create_task(stream.run(reader.send, [(b"x", b"y")]))
         for number in range(100):
             stream.write(b"%d," % number)
@@ -69,7 +73,7 @@ def test_everything_is_sent_in_order_and_the_end_once() -> None:
 
 def test_what_is_written_together_is_sent_together() -> None:
     async def scenario() -> None:
-        stream, reader = EventStream(ApiOptions(), lambda: None), Reader()
+        stream, reader = stream_of(ApiOptions(), lambda: None), Reader()
         for _ in range(10):
             stream.write(b"x")
         stream.end()
@@ -102,7 +106,7 @@ def test_direct_writes_keep_the_order(turns: int) -> None:
     """Also where the task that has to wait comes late."""
 
     async def scenario() -> None:
-        stream, reader = EventStream(ApiOptions(), lambda: None), Reader()
+        stream, reader = stream_of(ApiOptions(), lambda: None), Reader()
         direct = Direct(reader)
         stream.write(b"first,")
         sending = asyncio.create_task(stream.run(reader.send, [], direct.write))
@@ -123,7 +127,7 @@ def test_direct_writes_keep_the_order(turns: int) -> None:
 
 def test_what_is_written_directly_needs_no_message() -> None:
     async def scenario() -> None:
-        stream, reader, written = EventStream(ApiOptions(), lambda: None), Reader(), []
+        stream, reader, written = stream_of(ApiOptions(), lambda: None), Reader(), []
 
         def direct(data: bytes) -> bool:
             written.append(data)
@@ -145,7 +149,7 @@ def test_what_is_written_directly_needs_no_message() -> None:
 
 def test_a_client_that_is_gone_is_not_written_to() -> None:
     async def scenario() -> None:
-        stream, reader = EventStream(ApiOptions(), lambda: None), Reader()
+        stream, reader = stream_of(ApiOptions(), lambda: None), Reader()
         direct = Direct(reader)
         sending = asyncio.create_task(stream.run(reader.send, [], direct.write))
         await asyncio.sleep(0)
@@ -161,7 +165,7 @@ def test_a_client_that_is_gone_is_not_written_to() -> None:
 def test_a_write_that_takes_too_long(stops_at: int) -> None:
     async def scenario() -> None:
         left: list[bool] = []
-        stream = EventStream(ApiOptions(send_ms=20), lambda: left.append(True))
+        stream = stream_of(ApiOptions(send_ms=20), lambda: left.append(True))
         reader = Reader(stops_at=stops_at)
         sending = asyncio.create_task(stream.run(reader.send, []))
         stream.write(b"a")
@@ -179,7 +183,7 @@ def test_too_much_unread_is_noticed_at_once() -> None:
     async def scenario() -> None:
         left: list[bool] = []
         options = ApiOptions(send_ms=600_000, unread_bytes_max=100)
-        stream, reader = EventStream(options, lambda: left.append(True)), Reader(stops_at=1)
+        stream, reader = stream_of(options, lambda: left.append(True)), Reader(stops_at=1)
         sending = asyncio.create_task(stream.run(reader.send, []))
         stream.write(b"x" * 60)
         await reader.stuck.wait()
@@ -197,7 +201,7 @@ def test_too_much_unread_is_noticed_at_once() -> None:
 
 def test_a_reader_that_keeps_up_is_never_gone() -> None:
     async def scenario() -> None:
-        stream, reader = EventStream(ApiOptions(unread_bytes_max=10), lambda: None), Reader()
+        stream, reader = stream_of(ApiOptions(unread_bytes_max=10), lambda: None), Reader()
         sending = asyncio.create_task(stream.run(reader.send, []))
         for _ in range(50):
             stream.write(b"x" * 10)
@@ -214,7 +218,7 @@ def test_a_reader_that_keeps_up_is_never_gone() -> None:
 def test_a_connection_that_breaks() -> None:
     async def scenario() -> None:
         left: list[bool] = []
-        stream = EventStream(ApiOptions(), lambda: left.append(True))
+        stream = stream_of(ApiOptions(), lambda: left.append(True))
         stream.write(b"x")
         await stream.run(Reader(fails_at=1).send, [])
         assert left == [True]
@@ -225,7 +229,7 @@ def test_a_connection_that_breaks() -> None:
 def test_closing_ends_it_once() -> None:
     async def scenario() -> None:
         left: list[bool] = []
-        stream = EventStream(ApiOptions(), lambda: left.append(True))
+        stream = stream_of(ApiOptions(), lambda: left.append(True))
         sending = asyncio.create_task(stream.run(Reader().send, []))
         await asyncio.sleep(0)
         stream.close()
