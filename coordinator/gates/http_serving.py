@@ -256,7 +256,7 @@ def starting(
             service.await_port()
             yield service
             assert process.poll() is not None
-            left = [entry for entry in home.iterdir() if entry.name != "pyc"]
+            left = list(home.iterdir())
             assert left == []
         finally:
             process.kill()

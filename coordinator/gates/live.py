@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -50,12 +49,10 @@ DEFAULTS: Final[Mapping[str, str]] = {
 }
 
 
-# What a process of a test runs with. It imports from where the test does, and compiles only what no
-# earlier one has: the folders of a built test are new each time.
+# What a process of a test runs with. It imports from where the test does.
 ENVIRONMENT: Final = {
     "PYTHONPATH": os.pathsep.join(sys.path),
     "PYTHONSAFEPATH": "1",
-    "PYTHONPYCACHEPREFIX": str(Path(os.environ.get("TEST_TMPDIR", tempfile.gettempdir()), "pyc")),
     "OPENBLAS_NUM_THREADS": "1",
 }
 # One layer of each kind: all that state can be, in half the steps' time. Goldens have tests of

@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 
 from tools.lint.build_targets import Target
 from tools.lint.finding import Finding
+from tools.lint.parsed import parsed
 
 # From the top-level module to the wheel that provides it.
 WHEELS = {
@@ -112,7 +113,7 @@ def check_target(
         used |= same
         if same:
             continue
-        for line, module, full in _needed(ast.parse(sources.get(path, ""), path)):
+        for line, module, full in _needed(parsed(sources.get(path, ""), path)):
             wanted = _provided(module, full, known.providers)
             if not wanted or target.label in wanted:
                 continue

@@ -13,7 +13,7 @@ IMPLIED = {"pytest_test": _PYTEST, "browser_test": _PYTEST}
 
 
 class UnreadableError(Exception):
-    """An attribute is not a plain list: the check can't know what it holds."""
+    """An attribute is computed: the check can't know what it holds."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Target:
     # Folders on the import path besides the repository root.
     roots: tuple[str, ...]
     is_test: bool = False
+    # Whether a second target runs the tests that are marked (tools/python/py.bzl).
+    exhaustive: bool = False
 
 
 def absolute(package: str, label: str) -> str:
@@ -77,6 +79,15 @@ def _target(
         node = values.get(attribute)
         return () if node is None else tuple(_items(node, names))
 
+    def flag(attribute: str) -> bool:
+        match values.get(attribute):
+            case None:
+                return False
+            case ast.Constant(value=bool(value)):
+                return value
+            case node:
+                raise UnreadableError(ast.unparse(node))
+
     if "name" not in values:
         return None
     (name,) = items("name")
@@ -97,6 +108,7 @@ def _target(
         implied=IMPLIED.get(kind, frozenset()),
         roots=tuple(str(PurePosixPath(package, root)) for root in items("imports")),
         is_test=kind.endswith("_test") or "testonly" in values,
+        exhaustive=flag("exhaustive"),
     )
 
 

@@ -78,6 +78,8 @@ TEST_LIBRARIES = frozenset(
     {"httpx2", "hypothesis", "numpy", "openai", "pytest", "runfiles", "websockets"}
 )
 TEST_PACKAGES = frozenset({"testdata"})
+# And the one module that says which of their cases are for every run.
+TEST_MODULES = ("tools.python.tiers.",)
 
 # These execute or unpack whatever they are given, or open files by content.
 BANNED_MODULES = frozenset({"dill", "marshal", "pickle", "shelve"})

@@ -12,6 +12,7 @@ import tokenize
 from collections.abc import Iterator
 
 from tools.lint.finding import Finding
+from tools.lint.parsed import parsed
 
 FILE_LINES_MAX = 400
 # Without the docstring, which may be as long as the subject needs.
@@ -68,7 +69,7 @@ def check(path: str, source: str) -> Iterator[Finding]:
     lines = source.splitlines()
     if len(lines) > FILE_LINES_MAX:
         yield Finding(path, 0, "file-size", f"{len(lines)} lines, at most {FILE_LINES_MAX}")
-    tree = ast.parse(source, path)
+    tree = parsed(source, path)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             count = _body_lines(node)

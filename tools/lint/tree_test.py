@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from identity.source import SOURCE_FILES
-from tools.lint import build_deps, build_layout, build_order, imports, sizes, wording
+from tools.lint import build_deps, build_layout, build_order, imports, sizes, tiers, wording
 from tools.lint.build_targets import Target, UnreadableError, closure, read, sources_of_tests
 from tools.lint.finding import Finding, files, require_none
 
@@ -61,6 +61,10 @@ def _targets() -> Iterator[tuple[str, list[Target]]]:
 
 def test_dependencies_are_declared() -> None:
     require_none(build_deps.check(dict(_targets()), texts(".py")))
+
+
+def test_every_marked_test_has_a_target() -> None:
+    require_none(tiers.check(dict(_targets()), texts(".py")))
 
 
 def test_the_source_identity_is_of_what_runs() -> None:

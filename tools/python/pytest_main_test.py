@@ -89,6 +89,34 @@ def test_a_filter_that_names_nothing_fails(tmp_path: Path, shards: str) -> None:
     assert names == []
 
 
+MARKED = "import pytest\n@pytest.mark.{}\ndef test_marked():\n    pass\n"
+
+
+def test_each_tier_has_its_tests(tmp_path: Path) -> None:
+    marked = tmp_path / "marked_test.py"
+    marked.write_text(MARKED.format("exhaustive"), encoding="utf-8")
+    assert run(tmp_path, str(marked), "-mexhaustive") == (0, ["test_marked"])
+    assert run(tmp_path, str(marked), "-mnot exhaustive") == (0, ALL)
+
+
+def test_a_filter_finds_tests_of_both_tiers(tmp_path: Path) -> None:
+    marked = tmp_path / "marked_test.py"
+    marked.write_text(MARKED.format("exhaustive"), encoding="utf-8")
+    only = {"TESTBRIDGE_TEST_ONLY": "test_marked"}
+    assert run(tmp_path, str(marked), "-mnot exhaustive", **only) == (0, ["test_marked"])
+
+
+def test_a_tier_without_tests_fails(tmp_path: Path) -> None:
+    assert run(tmp_path, "-mexhaustive") == (pytest.ExitCode.NO_TESTS_COLLECTED, [])
+
+
+def test_another_marker_is_refused(tmp_path: Path) -> None:
+    marked = tmp_path / "marked_test.py"
+    marked.write_text(MARKED.format("exhaustiv"), encoding="utf-8")
+    code, _ = run(tmp_path, str(marked))
+    assert code == pytest.ExitCode.INTERRUPTED
+
+
 def test_failures_are_reported(tmp_path: Path) -> None:
     failing = tmp_path / "failing_test.py"
     failing.write_text("def test_failure():\n    raise AssertionError\n", encoding="utf-8")

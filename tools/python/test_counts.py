@@ -1,8 +1,8 @@
-"""Counts the test cases of one `bazel test`: test_counts.py EVENTS [EXIT_CODE]
+"""Counts the test cases of runs of `bazel test`: test_counts.py EXIT_CODE [EVENTS]...
 
-EVENTS is what --build_event_json_file wrote: one JSON object on each line. Only the tests of that
-run count, cached ones included. Prints `N passed, N failed`; a run that failed without a failed
-test case, as when a target does not build, counts as one failure.
+EVENTS is what --build_event_json_file wrote: one JSON object on each line. Only the tests of those
+runs count, cached ones included. EXIT_CODE is that of the last one. Prints `N passed, N failed`; a
+run that failed without a failed test case, as when a target does not build, counts as one failure.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def count(report: Path) -> tuple[int, int]:
 
 def main(argv: list[str]) -> int:
     """Prints the counts."""
-    events = Path(argv[0])
-    exit_code = int(argv[1]) if len(argv) > 1 else 0
+    exit_code = int(argv[0])
     # An interrupted or refused run may have written nothing.
-    text = events.read_text(encoding="utf-8") if events.exists() else ""
-    counts = [count(report) for report in reports(text) if report.exists()]
+    files = [path for path in map(Path, argv[1:]) if path.exists()]
+    found = [report for path in files for report in reports(path.read_text(encoding="utf-8"))]
+    counts = [count(report) for report in found if report.exists()]
     passed = sum(pair[0] for pair in counts)
     failed = sum(pair[1] for pair in counts)
     if exit_code != 0 and failed == 0:

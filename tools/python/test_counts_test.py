@@ -47,10 +47,19 @@ def test_counting(
     exit_code: int,
     wanted: str,
 ) -> None:
-    assert test_counts.main([str(events(tmp_path, *suites)), str(exit_code)]) == 0
+    assert test_counts.main([str(exit_code), str(events(tmp_path, *suites))]) == 0
     assert capsys.readouterr().out == wanted + "\n"
 
 
+def test_several_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        files.append(str(events(tmp_path / name, PASSED, FAILED)))
+    assert test_counts.main(["3", *files, str(tmp_path / "absent")]) == 0
+    assert capsys.readouterr().out == "2 passed, 2 failed\n"
+
+
 def test_a_run_that_wrote_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert test_counts.main([str(tmp_path / "absent"), "2"]) == 0
+    assert test_counts.main(["2", str(tmp_path / "absent")]) == 0
     assert capsys.readouterr().out == "0 passed, 1 failed\n"
