@@ -44,7 +44,7 @@ def generated(asked: GenerateOptions) -> Generated:
     return generate(asked, bindings(), TextTokenizer)
 
 
-@pytest.mark.parametrize("index", [0, 3])
+@pytest.mark.parametrize("index", [0, pytest.param(3, marks=pytest.mark.exhaustive)])
 def test_the_shipped_model_writes_what_the_reference_writes(index: int) -> None:
     """Greedy, the number of tokens of the golden; the reference chose in binary64."""
     result = generated(options(TRAINED.prompts[index], max_tokens=TRAINED.golden.steps))
@@ -76,6 +76,7 @@ def test_a_stop_token_ends_the_text_and_is_not_shown() -> None:
     assert result.tokens == free.tokens[: first + 1]
 
 
+@pytest.mark.exhaustive
 def test_a_seed_decides_and_the_number_of_ranks_does_not() -> None:
     asked = options("Return", temperature=0.9, seed=3, max_tokens=12, stop_token_ids=[])
     results = [generated(asked)]

@@ -26,6 +26,7 @@ from coordinator.logprob_gates import (
 )
 from coordinator.model_cases import bindings, score_options
 from testdata.golden import golden_loader
+from tools.python.tiers import mostly_exhaustive
 
 RUNS = [
     GoldenRun("base", "sharded", 1, "float64"),
@@ -38,6 +39,8 @@ RUNS = [
     GoldenRun("bf16_public", "sharded", 2, "float64"),
     GoldenRun("bf16_text", "replicated", 2, "float32"),
 ]
+# Both programs, element types of the arithmetic and of the checkpoint.
+ALWAYS = {"tp4", "deep", "bf16_public"}
 # Page edges, around the kernel, one token, all at once; and the tail token by token from there.
 PAGE = 16
 LONGEST = 128
@@ -57,7 +60,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     return Folders(tmp_path_factory.mktemp("golden"))
 
 
-@pytest.mark.parametrize("run", RUNS, ids=str)
+@pytest.mark.parametrize("run", mostly_exhaustive(RUNS, lambda run: run.shape in ALWAYS), ids=str)
 def test_logprobs_are_within_the_gates(
     folders: Folders, run: GoldenRun, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
@@ -65,15 +68,21 @@ def test_logprobs_are_within_the_gates(
     record_testsuite_property(str(run), str(gated(folders[run.shape], run, sequences)))
 
 
-def test_any_chunks_and_any_tail_give_the_same(folders: Folders) -> None:
+@pytest.mark.parametrize(
+    "chunks", [CHUNKS[5:7] + CHUNKS[-2:-1], pytest.param(CHUNKS, marks=pytest.mark.exhaustive)]
+)
+def test_any_chunks_and_any_tail_give_the_same(
+    folders: Folders, chunks: list[tuple[int | None, int | None]]
+) -> None:
     sequences = [one for one in golden_loader.load_short("base") if one.prompt == LONGEST]
     run = GoldenRun("base", "sharded", 2, "float64")
     with scorer(run.manifest(folders["base"]), sequences) as ranks:
-        for chunk, tail in CHUNKS:
+        for chunk, tail in chunks:
             result = ranks.score(sequences[0], prefill_tokens=chunk, decode_from=tail)
             float64_gate(found([result], sequences), expected(sequences))
 
 
+@pytest.mark.exhaustive
 def test_degrees_agree_within_the_gates_of_binary32(folders: Folders) -> None:
     """Both programs and all degrees against one rank; one sequence, all of its positions."""
     (sequence,) = (one for one in golden_loader.load_short("tp4") if one.prompt == LONGEST)

@@ -26,6 +26,7 @@ from coordinator.built_program import (
 )
 from coordinator.process_table import SLACK_S, wait_until
 from coordinator.run_files import OBSERVATIONS, OUTPUT
+from tools.python.tiers import mostly_exhaustive
 from wire.canonical import decode_canonical
 from wire.limits import HEADER, MAGIC, VERSION
 
@@ -100,7 +101,9 @@ def _called_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
 
 
-@pytest.mark.parametrize("transport", LISTEN)
+@pytest.mark.parametrize(
+    "transport", mostly_exhaustive(LISTEN, lambda transport: transport == "tcp")
+)
 def test_workers_join_and_leave(transport: str, folder: Path) -> None:
     with waiting(folder, transport, "--ranks", "2") as run:
         ends = run.join([1, 0])
@@ -111,6 +114,7 @@ def test_workers_join_and_leave(transport: str, folder: Path) -> None:
     assert json.loads(own.out)["output_sha256"] == document["output_sha256"]
 
 
+@pytest.mark.exhaustive
 def test_without_assertions(folder: Path) -> None:
     """The same under `python -O`, on both sides: a run, and a run that is refused."""
     with waiting(folder, "unix", "--ranks", "2", extra=OPTIMISED) as run:
@@ -127,6 +131,7 @@ def test_without_assertions(folder: Path) -> None:
     assert document["error"]["code"] == "contract.metadata"
 
 
+@pytest.mark.exhaustive
 def test_a_worker_may_be_there_before_its_coordinator(folder: Path) -> None:
     (folder / "tmp").mkdir()
     with started(worker("unix:tmp/s", 0), folder) as early:
@@ -201,7 +206,9 @@ def is_closed(peer: socket.socket) -> bool:
         return True
 
 
-@pytest.mark.parametrize("transport", LISTEN)
+@pytest.mark.parametrize(
+    "transport", mostly_exhaustive(LISTEN, lambda transport: transport == "tcp")
+)
 def test_an_address_in_use(transport: str, folder: Path) -> None:
     """The second coordinator is refused; the first goes on."""
     with waiting(folder, transport, "--ranks", "1") as run:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from coordinator.run_files import LEDGER, MANIFEST, OBSERVATIONS, OUTPUT, TAPE
 from coordinator.summary import OracleErrors
 from manifest.run_manifest import RunManifest, from_flags
 from simulation.halting_worker import PLACES
+from tools.python.tiers import mostly_exhaustive
 from wire.canonical import decode_canonical
 from wire.ledger import read_ledger
 
@@ -32,6 +34,9 @@ PHASE_MS = 2_000
 HANDSHAKE_MS = 3_000
 # A worker that ends after HELLO is noticed where the coordinator reads from it next (S7).
 NOTICED_IN = {place: place for place in PLACES if place != "close"} | {"load": "attention"}
+
+# The handshake, both phases of the block and the end; a stopped worker costs a deadline.
+ALWAYS = {("hello", "KILL"), ("attention", "KILL"), ("mlp", "STOP"), ("result", "KILL")}
 
 
 def halting(rank: int, place: str, name: str) -> ExecLauncher:
@@ -84,8 +89,10 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.parametrize("name", ["KILL", "STOP"])
-@pytest.mark.parametrize("place", NOTICED_IN)
+@pytest.mark.parametrize(
+    ("place", "name"),
+    mostly_exhaustive(product(NOTICED_IN, ["KILL", "STOP"]), lambda case: case in ALWAYS),
+)
 def test_halted(tmp_path: Path, temporary: Path, place: str, name: str) -> None:
     stopped = name == "STOP"
     code = "protocol.closed"
@@ -106,7 +113,7 @@ def test_halted(tmp_path: Path, temporary: Path, place: str, name: str) -> None:
     assert (last.error, last.rank, last.phase) == (code, 0, NOTICED_IN[place])
 
 
-@pytest.mark.parametrize("name", ["KILL", "STOP"])
+@pytest.mark.parametrize("name", ["KILL", pytest.param("STOP", marks=pytest.mark.exhaustive)])
 def test_halted_after_the_session(tmp_path: Path, temporary: Path, name: str) -> None:
     """The conversation went well, but a worker that does not leave cleanly fails the run (S2)."""
     out = tmp_path / "out"
@@ -129,6 +136,7 @@ def test_the_last_of_four_ranks(tmp_path: Path, temporary: Path) -> None:
     demand_nothing_left(out, 4, temporary)
 
 
+@pytest.mark.exhaustive
 def test_the_processor_is_left_alone_while_waiting(tmp_path: Path, temporary: Path) -> None:
     """Waiting for a stopped worker costs no processor time, and its end no retries."""
     before = time.process_time()
@@ -138,6 +146,7 @@ def test_the_processor_is_left_alone_while_waiting(tmp_path: Path, temporary: Pa
     assert time.process_time() - before < PHASE_MS / 1000 / 4
 
 
+@pytest.mark.exhaustive
 def test_continuing_a_stopped_worker_revives_nothing(tmp_path: Path, temporary: Path) -> None:
     """An external worker is not ours to kill; when it continues, it finds its session ended."""
     path = temporary / "s"

@@ -15,6 +15,7 @@ import pytest
 from coordinator.built_program import coordinator, finish, left_behind, started, worker
 from coordinator.process_table import SLACK_S, children, is_running, process_state, wait_until
 from coordinator.run_files import OUTPUT
+from tools.python.tiers import mostly_exhaustive
 
 # A worker may outlive its coordinator by 5 s; the rest is for a machine that is busy elsewhere.
 # Far below 10 s, after which a worker that finds no coordinator gives up by itself.
@@ -50,7 +51,9 @@ def demand_all_end(pids: set[int], since: float) -> None:
     assert time.monotonic() - since < OUTLIVES_S
 
 
-@pytest.mark.parametrize("number", EXIT_CODES)
+@pytest.mark.parametrize(
+    "number", mostly_exhaustive(EXIT_CODES, lambda number: number is signal.SIGTERM)
+)
 def test_the_coordinator_is_asked_to_end(number: signal.Signals, folder: Path) -> None:
     with started(coordinator(*HELD), folder) as process:
         pids = wait_for_workers(folder, process, 2)
@@ -77,6 +80,7 @@ def test_a_terminal_interrupts_the_whole_group_again_and_again(folder: Path) -> 
     assert left_behind(folder) == []
 
 
+@pytest.mark.exhaustive
 def test_interrupted_while_workers_start(folder: Path) -> None:
     with started(coordinator(*HELD), folder) as process:
         assert wait_until(lambda: bool(children(process.pid)))
@@ -107,6 +111,7 @@ def test_a_killed_coordinator_leaves_no_waiting_worker(folder: Path) -> None:
     assert left_behind(folder) == []
 
 
+@pytest.mark.exhaustive
 def test_a_killed_coordinator_leaves_no_starting_worker(folder: Path) -> None:
     """Not yet connected, so no connection ends; its socket file is still there."""
     with started(coordinator(*HELD), folder) as process:

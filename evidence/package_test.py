@@ -48,6 +48,7 @@ def test_its_size_is_bounded() -> None:
     assert sum(map(len, committed_files().values())) < PACKAGE_BYTES_MAX
 
 
+@pytest.mark.exhaustive
 def test_the_package_verifier_accepts_it(tmp_path: Path) -> None:
     write_files(tmp_path, committed_files())
     assert verify(["--evidence", str(tmp_path), "--source", os.curdir]) == 0

@@ -20,6 +20,7 @@ from simulation import mutant_worker
 from testdata.golden import golden_loader
 from testdata.golden.seeded_checkpoint import write_checkpoint
 from testdata.golden.shapes import SHAPES
+from tools.python.tiers import mostly_exhaustive
 
 # The gate of float32 logits (model/golden_gates.py, FLOAT32_MAX) bounds these as well.
 LOGPROB_MAX: Final = 1e-2
@@ -68,7 +69,10 @@ def demand_all(service: Live, sequences: Sequence[Golden]) -> None:
 
 @pytest.mark.parametrize(
     ("program", "ranks"),
-    [("qwen35/sharded", 1), ("qwen35/sharded", 2), ("qwen35/replicated", 2)],
+    mostly_exhaustive(
+        [("qwen35/sharded", 1), ("qwen35/sharded", 2), ("qwen35/replicated", 2)],
+        lambda case: case[1] == 2,
+    ),
 )
 def test_seeded_checkpoints(folders: dict[str, Path], program: str, ranks: int) -> None:
     """Six prompts over three slots, in chunks of eight tokens beside decodes."""
@@ -77,12 +81,13 @@ def test_seeded_checkpoints(folders: dict[str, Path], program: str, ranks: int) 
         assert any(step.plan.moves for step in service.steps)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.exhaustive)])
 def test_the_shipped_model(folders: dict[str, Path], ranks: int) -> None:
     with live(folders["tiny"], LiveOptions(ranks=ranks, pages=60)) as service:
         demand_all(service, golden_loader.load_trained())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("index", "tokens"), [(0, 4097), (1, 8192)])
 def test_a_long_prompt(folders: dict[str, Path], index: int, tokens: int) -> None:
     """It starts in slot 1, moves to slot 0 in its middle and ends beside a decode."""
@@ -104,7 +109,13 @@ def test_a_long_prompt(folders: dict[str, Path], index: int, tokens: int) -> Non
         assert moved == [long.request_id, late.request_id]
 
 
-@pytest.mark.parametrize("mutation", ["chunk_forgets_conv", "move_leaves_conv", "shared_page"])
+@pytest.mark.parametrize(
+    "mutation",
+    mostly_exhaustive(
+        ["chunk_forgets_conv", "move_leaves_conv", "shared_page"],
+        lambda mutation: mutation == "chunk_forgets_conv",
+    ),
+)
 def test_a_wrong_engine_is_noticed(folders: dict[str, Path], mutation: str) -> None:
     worker = Worker(mutant_worker.__name__, ("--mutation", mutation))
     options = LiveOptions(ranks=1, pages=80, worker=worker)

@@ -23,11 +23,16 @@ def reader() -> Iterator[Reader]:
         reading.kill()
 
 
-def test_every_example_runs(reader: Reader) -> None:
+@pytest.mark.parametrize("servers", [1, pytest.param(4, marks=pytest.mark.exhaustive)])
+def test_every_example_runs(reader: Reader, servers: int) -> None:
+    """Of the first server of the document, or of all."""
     found = blocks(DOCUMENT.read_text("utf-8"))
     assert {block.language for block in found} == {"sh", "python", "json", "text"}
     assert len([block for block in found if block.starts_a_server]) == 4
     for block in found:
+        servers -= block.starts_a_server
+        if servers < 0:
+            break
         reader.read(block)
     reader.close()
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
+import pytest
+
 from coordinator.gates.http_checks import demand_complete
 from coordinator.gates.http_serving import ANSWER_S, HttpServing, http_serving
 from coordinator.process_table import wait_until
@@ -63,6 +65,7 @@ def test_clients_that_never_finish_their_request() -> None:
         assert service.end()[0] == 0
 
 
+@pytest.mark.exhaustive
 def test_idle_connections() -> None:
     with http_serving() as service, connected(service, 200):
         demand_served(service)
@@ -70,6 +73,7 @@ def test_idle_connections() -> None:
         assert (code, seconds < 5.0) == (0, True)
 
 
+@pytest.mark.exhaustive
 def test_more_connections_than_there_may_be() -> None:
     with http_serving(["--max-connections", "20"]) as service, connected(service, 100):
         demand_served(service)
@@ -91,6 +95,7 @@ def test_heads_and_bodies_that_are_too_large() -> None:
         assert service.end()[0] == 0
 
 
+@pytest.mark.exhaustive
 def test_rubbish() -> None:
     with http_serving() as service:
         with connected(service, 20, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n") as clients:

@@ -14,7 +14,14 @@ import pytest
 
 from coordinator.gates.http_load import ALL, LEAVING, STAYING, left_in_stream, load, stopped
 from coordinator.gates.http_mutants import deaf_to_ends, endless_queue
-from coordinator.gates.http_serving import SLOW_WORKER, HttpServing, body, http_serving, planted
+from coordinator.gates.http_serving import (
+    SLOW_WORKER,
+    WORKER,
+    HttpServing,
+    body,
+    http_serving,
+    planted,
+)
 from coordinator.process_table import wait_until
 
 
@@ -27,6 +34,7 @@ def clean_after(service: HttpServing, scenario: Callable[[], object]) -> None:
     assert service.text() == expected
 
 
+@pytest.mark.exhaustive
 def test_clients_that_leave() -> None:
     """In the queue, in the prefill, in the stream, and ended from elsewhere."""
     with http_serving() as service:
@@ -91,7 +99,7 @@ def test_mistakes_of_clients() -> None:
         assert service.end()[0] == 0
 
 
-@pytest.mark.parametrize("queue_ms", [60_000, 50])
+@pytest.mark.parametrize("queue_ms", [60_000, pytest.param(50, marks=pytest.mark.exhaustive)])
 def test_overload(queue_ms: int) -> None:
     """Refused with a time to come again, or served; nothing in between, and nobody hangs."""
     options = ["--max-waiting", "3", "--max-batch", "2", "--queue-ms", str(queue_ms)]
@@ -107,16 +115,19 @@ def test_overload(queue_ms: int) -> None:
         assert service.end()[0] == 0
 
 
+@pytest.mark.exhaustive
 def test_slots_that_nobody_frees_are_noticed() -> None:
     with planted(deaf_to_ends):
         test_a_client_that_leaves_frees_its_slot_at_once()
 
 
+@pytest.mark.exhaustive
 def test_a_queue_without_end_is_noticed() -> None:
     with planted(endless_queue):
         test_overload(60_000)
 
 
+@pytest.mark.exhaustive
 def test_retry_after() -> None:
     one = ["--max-waiting", "1", "--max-batch", "1"]
     with http_serving(one, worker_module=SLOW_WORKER) as service:
@@ -135,16 +146,24 @@ def test_retry_after() -> None:
         assert service.end()[0] == 0
 
 
-def test_failures_in_the_middle_of_everything() -> None:
-    """A rank is killed twice; every request ends, with all of its answer or with an error."""
-    with http_serving(["--restart-policy", "on-failure"]) as service:
+@pytest.mark.parametrize(
+    ("count", "killed", "worker"),
+    [
+        (40, [1], SLOW_WORKER),
+        pytest.param(240, [1, 0], WORKER, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_failures_in_the_middle_of_everything(count: int, killed: list[int], worker: str) -> None:
+    """Ranks are killed; every request ends, with all of its answer or with an error."""
+    restarts = ["--restart-policy", "on-failure"]
+    with http_serving(restarts, worker_module=worker) as service:
         ends = Counter[str]()
 
         def scenario() -> None:
             kinds = (*STAYING, left_in_stream)
-            job = threading.Thread(target=lambda: ends.update(load(service, kinds, 240, seed=5)))
+            job = threading.Thread(target=lambda: ends.update(load(service, kinds, count, seed=5)))
             job.start()
-            for rank in (1, 0):
+            for rank in killed:
                 time.sleep(0.5)
                 assert wait_until(lambda: bool(service.ready()["ok"]))
                 os.kill(service.pids()[rank], signal.SIGKILL)
@@ -152,18 +171,19 @@ def test_failures_in_the_middle_of_everything() -> None:
             job.join()
 
         clean_after(service, scenario)
-        assert sum(ends.values()) == 240
+        assert sum(ends.values()) == count
         allowed = {"complete", "left", "refused", "protocol.closed"}
         assert set(ends) - allowed <= {"group.poisoned", "overload.loading"}
         assert ends["protocol.closed"] + ends["refused"] + ends["overload.loading"] > 0
-        assert service.ready()["restarts"] == 2
+        assert service.ready()["restarts"] == len(killed)
         assert service.end()[0] == 0
 
 
-def test_a_hundred_early_stops_at_once() -> None:
+@pytest.mark.parametrize("count", [30, pytest.param(100, marks=pytest.mark.exhaustive)])
+def test_many_early_stops_at_once(count: int) -> None:
     """Each could have gone on for most of the context; each is stopped by its string."""
     with http_serving() as service:
-        ends = load(service, (stopped,), 100, seed=6, clients=100)
-        assert ends == {"stop": 100}
+        ends = load(service, (stopped,), count, seed=6, clients=count)
+        assert ends == {"stop": count}
         clean_after(service, lambda: load(service, ALL, 20, seed=7))
         assert service.end()[0] == 0

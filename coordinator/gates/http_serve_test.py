@@ -26,6 +26,7 @@ from coordinator.gates.http_serving import (
     starting,
 )
 from coordinator.process_table import process_state, wait_until
+from tools.python.tiers import mostly_exhaustive
 
 
 def finish_reason(events: list[object]) -> object:
@@ -81,6 +82,7 @@ def test_a_running_stream_may_finish() -> None:
         assert service.wait() == 0
 
 
+@pytest.mark.exhaustive
 def test_a_whole_answer_may_finish_too() -> None:
     with http_serving(worker_module=SLOW_WORKER) as service:
         connection = service.connect()
@@ -94,7 +96,7 @@ def test_a_whole_answer_may_finish_too() -> None:
         assert service.wait() == 0
 
 
-@pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.parametrize("signals", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
 def test_what_does_not_finish_is_dropped(signals: int) -> None:
     """At the end of the drain, or at once with the second signal. No [DONE] for it."""
     drain_ms = "0" if signals == 1 else "600000"
@@ -110,7 +112,12 @@ def test_what_does_not_finish_is_dropped(signals: int) -> None:
         assert DONE not in stream.rest()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    mostly_exhaustive(
+        [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], lambda number: number is signal.SIGTERM
+    ),
+)
 def test_a_signal_while_it_loads(number: signal.Signals) -> None:
     with starting() as service:
         code, seconds = service.end(number)
@@ -118,6 +125,7 @@ def test_a_signal_while_it_loads(number: signal.Signals) -> None:
         assert seconds < 2.0 + SLOW_S
 
 
+@pytest.mark.exhaustive
 def test_the_control_socket_beside_it() -> None:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "s"
@@ -175,6 +183,7 @@ def test_the_key() -> None:
             service.end()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("mistake", "gate"), [(no_drain, test_a_running_stream_may_finish), (any_key, test_the_key)]
 )
@@ -209,6 +218,7 @@ def test_what_is_refused_before_anything_starts(tmp_path: Path) -> None:
     assert trace.read_text() == "its steps"
 
 
+@pytest.mark.exhaustive
 def test_remote_with_a_key(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("s3cret")
     options = ["--host", "0.0.0.0", "--allow-remote", "--api-key-file", str(tmp_path / "key")]

@@ -14,11 +14,11 @@ from coordinator.process_table import wait_until
 WARM_UP: Final = 200
 
 
-def soak(service: HttpServing, count: int, seed: int) -> Counter[str]:
+def soak(service: HttpServing, count: int, seed: int, warm_up: int = WARM_UP) -> Counter[str]:
     """How `count` requests ended. Raises AssertionError for anything that is left behind."""
     pids = [service.process.pid, *service.pids()]
     expected = service.text()
-    load(service, ALL, WARM_UP, seed)
+    load(service, ALL, warm_up, seed)
     _demand_settled(service, expected)
     before = footprint(pids)
     ends = load(service, ALL, count, seed + 1)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coordinator.gates.http_mutants import leaks
 from coordinator.gates.http_serving import http_serving, planted
-from coordinator.gates.http_soak import soak
+from coordinator.gates.http_soak import WARM_UP, soak
 
-COUNT = 200
+# Requests to be counted, and those before them.
+QUICK = (40, 60)
+WHOLE = (200, WARM_UP)
 
 
+@pytest.mark.exhaustive
 def test_a_leak_is_noticed() -> None:
     with planted(leaks), http_serving() as service:
         soak(service, 30, seed=1)
@@ -16,9 +21,12 @@ def test_a_leak_is_noticed() -> None:
         service.end()
 
 
-def test_a_load_leaves_nothing() -> None:
+@pytest.mark.parametrize(
+    ("count", "warm_up"), [QUICK, pytest.param(*WHOLE, marks=pytest.mark.exhaustive)]
+)
+def test_a_load_leaves_nothing(count: int, warm_up: int) -> None:
     with http_serving(["--max-waiting", "64"]) as service:
-        ends = soak(service, COUNT, seed=1)
-        assert sum(ends.values()) == COUNT
+        ends = soak(service, count, seed=1, warm_up=warm_up)
+        assert sum(ends.values()) == count
         assert {"complete", "stop", "left", "deleted", "mistake", "looked"} <= set(ends)
         assert service.end()[0] == 0

@@ -16,6 +16,7 @@ from coordinator.gates.live import Live, LiveOptions, Request, Worker, gate_mode
 from coordinator.request import Outcome
 from simulation import mutant_worker
 from testdata.golden.seeded_checkpoint import tokens
+from tools.python.tiers import mostly_exhaustive
 
 LAYOUTS = [("qwen35/sharded", 2), ("qwen35/replicated", 1)]
 NEW_TOKENS = 8
@@ -47,7 +48,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return gate_model(tmp_path_factory.mktemp("model"))
 
 
-@pytest.fixture(scope="module", params=LAYOUTS, ids=lambda layout: f"{layout[0]}-{layout[1]}")
+@pytest.fixture(
+    scope="module",
+    params=mostly_exhaustive(LAYOUTS, lambda layout: layout[1] == 2, unpack=False),
+    ids=lambda layout: f"{layout[0]}-{layout[1]}",
+)
 def service(request: pytest.FixtureRequest, folder: Path) -> Iterator[Live]:
     program, ranks = request.param
     with live(folder, LiveOptions(program=program, ranks=ranks)) as running:
@@ -160,7 +165,10 @@ def test_ranks_do_not_matter(folder: Path, alone: Found) -> None:
     demand_same(found["greedy"].tokens, alone["greedy"].tokens)
 
 
-@pytest.mark.parametrize("mutation", ["uniform_by_step", "logprobs_change_token"])
+@pytest.mark.parametrize(
+    "mutation",
+    [pytest.param("uniform_by_step", marks=pytest.mark.exhaustive), "logprobs_change_token"],
+)
 def test_a_worker_that_samples_otherwise_is_noticed(folder: Path, mutation: str) -> None:
     worker = Worker(mutant_worker.__name__, ("--mutation", mutation))
     with live(folder, LiveOptions(ranks=1, worker=worker)) as service:

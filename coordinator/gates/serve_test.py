@@ -203,6 +203,7 @@ def test_a_running_request_may_finish(folder: Path, home: Path) -> None:
         late.close()
 
 
+@pytest.mark.exhaustive
 def test_what_does_not_finish_in_time_is_dropped(folder: Path, home: Path) -> None:
     with serving(folder, home, [*ONE_RANK, "--drain-ms", "0"]) as service:
         client = Client(service.path)
@@ -214,6 +215,7 @@ def test_what_does_not_finish_in_time_is_dropped(folder: Path, home: Path) -> No
         client.close()
 
 
+@pytest.mark.exhaustive
 def test_a_second_signal_ends_the_wait(folder: Path, home: Path) -> None:
     with serving(folder, home, [*ONE_RANK, "--drain-ms", "600000"]) as service:
         client = Client(service.path)
@@ -247,6 +249,7 @@ def test_a_rank_that_dies_while_idle(folder: Path, home: Path) -> None:
         client.close()
 
 
+@pytest.mark.exhaustive
 def test_a_stopped_rank_does_not_hold_up_the_end(folder: Path, home: Path) -> None:
     """It hangs in a step whose deadline is minutes away; a signal ends the service all the same."""
     with serving(folder, home, [*ONE_RANK, "--drain-ms", "0"]) as service:
@@ -264,6 +267,7 @@ def test_a_stopped_rank_does_not_hold_up_the_end(folder: Path, home: Path) -> No
         client.close()
 
 
+@pytest.mark.exhaustive
 def test_its_workers_do_not_outlive_it(folder: Path, home: Path) -> None:
     with serving(folder, home) as service:
         pids = service.pids()
@@ -299,6 +303,7 @@ def test_nobody_answers(home: Path) -> None:
     assert "deadline.handshake" in absent.stderr
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("mistake", "gate"),
     [

@@ -51,13 +51,14 @@ def mixed(server: ApiServer, client: openai.OpenAI, served: FakeServed) -> None:
     until(lambda: served.idle)
 
 
-def test_objects_descriptors_and_threads() -> None:
+@pytest.mark.parametrize("rounds", [2, pytest.param(5, marks=pytest.mark.exhaustive)])
+def test_objects_descriptors_and_threads(rounds: int) -> None:
     with service() as (served, server, client):
         client.completions.create(model=MODEL, prompt="x", max_tokens=1)
         mixed(server, client, served)
         until(lambda: kept() == 0)
         threads, descriptors = threading.active_count(), _descriptors()
-        for _ in range(5):
+        for _ in range(rounds):
             mixed(server, client, served)
         until(lambda: kept() == 0)
         # Of the pool for long texts and templates, which starts a thread when none is idle yet.

@@ -6,6 +6,7 @@ Each is followed by a clean request.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import httpx2
 import openai
@@ -26,6 +27,7 @@ from coordinator.serving.api_client import (
 )
 from coordinator.serving.api_options import ApiOptions
 from coordinator.serving.served import Phase
+from tools.python.tiers import mostly_exhaustive
 
 
 def clean_request(client: openai.OpenAI) -> None:
@@ -33,8 +35,10 @@ def clean_request(client: openai.OpenAI) -> None:
     assert answer.choices[0].finish_reason == "length"
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    ("path", "stream"),
+    mostly_exhaustive(product(PATHS, [False, True]), lambda case: case[0] == PATHS[case[1]]),
+)
 def test_a_full_queue(path: str, stream: bool) -> None:
     observer = Observed()
     with service(observer=observer, waiting_max=1) as (served, server, client):
@@ -68,12 +72,15 @@ def test_a_batch_is_taken_as_a_whole_or_not_at_all() -> None:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("phase", "code"),
-    [
-        (Phase.STARTING, "overload.loading"),
-        (Phase.LOADING, "overload.loading"),
-        (Phase.RESTARTING, "overload.loading"),
-        (Phase.STOPPING, "overload.stopping"),
-    ],
+    mostly_exhaustive(
+        [
+            (Phase.STARTING, "overload.loading"),
+            (Phase.LOADING, "overload.loading"),
+            (Phase.RESTARTING, "overload.loading"),
+            (Phase.STOPPING, "overload.stopping"),
+        ],
+        lambda case: case[0] in (Phase.LOADING, Phase.STOPPING),
+    ),
 )
 def test_a_service_that_takes_nothing(phase: Phase, code: str, stream: bool) -> None:
     observer = Observed()
@@ -114,6 +121,7 @@ def test_no_queue_deadline_for_what_runs() -> None:
         assert answer.choices[0].finish_reason == "length"
 
 
+@pytest.mark.exhaustive
 def test_a_hundred_at_once_with_early_stops() -> None:
     """Huge lengths, and a stop string in the tenth token; every one is answered in full."""
     expected = TEXT.decode([1 + (1 + count) % 94 for count in range(1, 20)])

@@ -31,6 +31,14 @@ _RULES: Final = AccessRules(
 )
 
 
+class _Server(uvicorn.Server):
+    """Notices at once that it is to end; uvicorn looks ten times a second."""
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            await asyncio.sleep(0.005)
+
+
 class ApiServer:
     """A context manager; the served model is the caller's.
 
@@ -60,7 +68,7 @@ class ApiServer:
             lifespan="off",
             access_log=False,
         )
-        self._server = uvicorn.Server(config)
+        self._server = _Server(config)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 

@@ -153,6 +153,14 @@ class LiveServer:
             client.close()
 
 
+class _Server(HttpServer):
+    """Notices at once that it is to end; uvicorn looks ten times a second."""
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            await asyncio.sleep(0.005)
+
+
 @contextmanager
 def live_server(
     limits: HttpLimits = LIMITS, rules: AccessRules = OPEN, **changes: int
@@ -160,7 +168,7 @@ def live_server(
     """changes: to the limits, by name. Afterwards the server has ended, or the test fails."""
     routes = Routes()
     limits = replace(limits, **changes)
-    server = HttpServer(make_app(routes.all(), rules, limits), limits, flush_ms=1000)
+    server = _Server(make_app(routes.all(), rules, limits), limits, flush_ms=1000)
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
     thread = threading.Thread(target=asyncio.run, args=(server.serve_on(listener),), daemon=True)

@@ -120,6 +120,7 @@ def test_data_never_becomes_markup(tab: Tab, server: FakeEngineServer) -> None:
     assert tab.evaluate(refused) == "TypeError"
 
 
+@pytest.mark.exhaustive
 def test_loading_tells_how_far_each_rank_is(tab: Tab, server: FakeEngineServer) -> None:
     server.engine = {**engine(0, phase="loading", live=0), "steps": []}
     opened(tab, server)
@@ -146,6 +147,7 @@ def test_a_failure_is_in_plain_sight(tab: Tab, server: FakeEngineServer) -> None
     assert tab.evaluate(text_is("#announce", "Now failed"))
 
 
+@pytest.mark.exhaustive
 def test_a_failure_between_steps_and_of_no_rank(tab: Tab, server: FakeEngineServer) -> None:
     failure = {**FAILURE, "rank": None, "phase": None, "step": None}
     server.engine = engine(119, phase="restarting", failure=failure, live=0)
@@ -173,6 +175,7 @@ def test_a_click_opens_a_step(tab: Tab, server: FakeEngineServer) -> None:
     tab.wait_for("!document.querySelector('#step').open")
 
 
+@pytest.mark.exhaustive
 def test_the_keyboard_opens_a_step_and_reads_it(tab: Tab, server: FakeEngineServer) -> None:
     opened(tab, server)
     tab.focus(LAST_STEP)
@@ -204,6 +207,7 @@ def test_the_keyboard_opens_a_step_and_reads_it(tab: Tab, server: FakeEngineServ
     tab.wait_for(f"document.querySelector('{LAST_STEP}').dataset.key === '125'")
 
 
+@pytest.mark.exhaustive
 def test_a_step_that_is_gone_is_said_to_be(tab: Tab, server: FakeEngineServer) -> None:
     server.kept = 118
     opened(tab, server)
@@ -215,6 +219,7 @@ def test_a_step_that_is_gone_is_said_to_be(tab: Tab, server: FakeEngineServer) -
     assert not tab.text("#frames")
 
 
+@pytest.mark.exhaustive
 def test_numbers_that_are_not_finite_stand_out(tab: Tab, server: FakeEngineServer) -> None:
     server.nonfinite = 3
     opened(tab, server)
@@ -243,6 +248,7 @@ def test_a_prompt_streams(tab: Tab, server: FakeEngineServer) -> None:
     assert tab.problems() == []
 
 
+@pytest.mark.exhaustive
 def test_stop_hangs_up(tab: Tab, server: FakeEngineServer) -> None:
     server.words = (" token",) * 5000
     opened(tab, server)
@@ -266,6 +272,7 @@ def cancel_button(request_id: int) -> str:
     return f"#requests > li[data-key='{request_id}'] button"
 
 
+@pytest.mark.exhaustive
 def test_cancel_waits_and_can_be_undone(tab: Tab, server: FakeEngineServer) -> None:
     tab.before_load(SECONDS)
     opened(tab, server)
@@ -286,6 +293,7 @@ def test_cancel_waits_and_can_be_undone(tab: Tab, server: FakeEngineServer) -> N
     assert server.deleted == ["cmpl-0002"]
 
 
+@pytest.mark.exhaustive
 def test_a_cancel_that_is_refused_is_said_to_be(tab: Tab, server: FakeEngineServer) -> None:
     server.refuse_delete = True
     opened(tab, server)
@@ -295,6 +303,7 @@ def test_a_cancel_that_is_refused_is_said_to_be(tab: Tab, server: FakeEngineServ
     assert tab.text(cancel_button(0)) == "Cancel"
 
 
+@pytest.mark.exhaustive
 def test_a_request_from_elsewhere_is_said_to_be(tab: Tab, server: FakeEngineServer) -> None:
     server.elsewhere = frozenset({0})
     opened(tab, server)
@@ -303,6 +312,7 @@ def test_a_request_from_elsewhere_is_said_to_be(tab: Tab, server: FakeEngineServ
     assert server.deleted == []
 
 
+@pytest.mark.exhaustive
 def test_a_server_that_is_gone_leaves_its_last_words_greyed(
     tab: Tab, server: FakeEngineServer
 ) -> None:
@@ -319,6 +329,7 @@ def test_a_server_that_is_gone_leaves_its_last_words_greyed(
     assert not tab.text("#lost")
 
 
+@pytest.mark.exhaustive
 def test_a_key_is_asked_for_and_kept_in_memory_alone(tab: Tab, server: FakeEngineServer) -> None:
     server.key = "secret-1"
     tab.goto(server.url)

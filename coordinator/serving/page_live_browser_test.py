@@ -51,7 +51,9 @@ def test_prompts_steps_and_cancel(tab: Tab) -> None:
         stream = server.stream(BUSY)
         tab.wait_for("document.querySelector('#requests > li') !== null", SOON_S)
         tab.wait_for("document.querySelector('#stat-slots').textContent === '1 of 8'", SOON_S)
-        tab.click("#requests > li button")
+        # With the keyboard: the page grows with every step, and the mouse might miss.
+        tab.focus("#requests > li button")
+        tab.press("Enter")
         tab.wait_for("document.querySelector('#requests > li') === null", SOON_S)
         assert stream.rest()[-1]["error"]["code"] == "request.cancelled"
         stream.leave()
@@ -79,6 +81,7 @@ def a_step_is_opened(tab: Tab) -> None:
     tab.press("Escape")
 
 
+@pytest.mark.exhaustive
 def test_a_killed_worker_is_shown_with_its_reason(tab: Tab) -> None:
     with http_serving(["--linger-ms", "600000"]) as server:
         opened(tab, server)
@@ -97,6 +100,7 @@ def test_a_killed_worker_is_shown_with_its_reason(tab: Tab) -> None:
         assert tab.text("#failure-title") == "Rank 1 failed"
 
 
+@pytest.mark.exhaustive
 def test_a_restart_is_followed(tab: Tab) -> None:
     with http_serving(["--restart-policy", "on-failure"]) as server:
         opened(tab, server)
@@ -112,6 +116,7 @@ def test_a_restart_is_followed(tab: Tab) -> None:
         assert server.end()[0] == 0
 
 
+@pytest.mark.exhaustive
 def test_the_key_of_a_real_server(tab: Tab, tmp_path_factory: pytest.TempPathFactory) -> None:
     key = tmp_path_factory.mktemp("key") / "api.key"
     key.write_text("secret-7\n")

@@ -11,6 +11,7 @@ from coordinator.serving.fake_engine_server import FakeEngineServer
 from coordinator.serving.fake_engine_story import FAILURE, engine
 from tools.browser.chromium import Browser, chromium
 from tools.browser.tab import Tab
+from tools.python.tiers import mostly_exhaustive
 
 SHOWN = "document.querySelector('#stat-slots').textContent.includes('of')"
 GROUND = "getComputedStyle(document.body).backgroundColor"
@@ -96,7 +97,7 @@ def test_contrast_is_measured_right() -> None:
     assert contrast("rgb(119, 119, 119)", "rgb(255, 255, 255)") < CONTRAST_MIN
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.exhaustive), "dark"])
 def test_text_has_contrast(tab: Tab, scheme: str) -> None:
     tab.media(prefers_color_scheme=scheme)
     colours = tab.evaluate(COLOURS)
@@ -105,7 +106,7 @@ def test_text_has_contrast(tab: Tab, scheme: str) -> None:
     assert faint == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.exhaustive)])
 def test_marks_of_the_charts_have_contrast(tab: Tab, scheme: str) -> None:
     tab.media(prefers_color_scheme=scheme)
     fills = dict(tab.evaluate(FILLS))
@@ -114,6 +115,7 @@ def test_marks_of_the_charts_have_contrast(tab: Tab, scheme: str) -> None:
     assert {kind: fill for kind, fill in fills.items() if contrast(fill, card) < MARK_MIN} == {}
 
 
+@pytest.mark.exhaustive
 def test_long_names_and_many_requests_fit(browser: Browser) -> None:
     failure = {**FAILURE, "message": "x" * 900, "phase": "p" * 200}
     story = {**engine(119, phase="failed", failure=failure, live=300), "model": "m" * 200}
@@ -140,7 +142,10 @@ def test_the_system_and_the_button_choose_the_theme(tab: Tab) -> None:
     assert grounds == [("Theme: light", True), ("Theme: dark", False), ("Theme: system", True)]
 
 
-@pytest.mark.parametrize("width", [380, 700, 1119, 1120, 1440, 2560])
+@pytest.mark.parametrize(
+    "width",
+    mostly_exhaustive([380, 700, 1119, 1120, 1440, 2560], lambda width: width in (380, 1440)),
+)
 def test_nothing_scrolls_sideways(tab: Tab, width: int) -> None:
     tab.viewport(width, 900)
     tab.cdp.pump(0.2)
@@ -181,6 +186,7 @@ def test_tab_reaches_everything_and_the_focus_shows(tab: Tab) -> None:
     assert tab.evaluate(column).startswith("rgb")
 
 
+@pytest.mark.exhaustive
 def test_motion_stops_for_those_who_ask(tab: Tab) -> None:
     moving = "document.getAnimations().filter((a) => a.playState === 'running').length"
     tab.media(prefers_reduced_motion="no-preference")
@@ -189,6 +195,7 @@ def test_motion_stops_for_those_who_ask(tab: Tab) -> None:
     assert tab.evaluate(moving) == 0
 
 
+@pytest.mark.exhaustive
 def test_digits_are_of_one_width(tab: Tab) -> None:
     style = "getComputedStyle(document.querySelector('#stat-rate')).fontVariantNumeric"
     assert tab.evaluate(style) == "tabular-nums"

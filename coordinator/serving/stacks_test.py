@@ -10,6 +10,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from coordinator.process_table import wait_until
 from coordinator.serving.stacks import FRAMES_MAX, dump_stacks_on_signal, thread_stacks
 
@@ -41,6 +43,7 @@ def climbs(depth: int) -> int:
     return 0 if depth == 0 else 1 + climbs(depth - 1)
 
 
+@pytest.mark.exhaustive
 def test_a_storm_of_signals_while_threads_run_ends_nothing(tmp_path: Path) -> None:
     resting = threading.Event()
 

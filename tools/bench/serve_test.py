@@ -37,6 +37,15 @@ def program(*more: str) -> Program:
     return Program((*head, *more), ENV)
 
 
+def test_one_load() -> None:
+    with own_server(program(), ARGUMENTS) as started:
+        loaded = asyncio.run(run_loads(Endpoint.of(started.url), ASKING, ["closed"]))
+        (report,) = loaded.reports
+        assert (report.errors, report.probe_end, report.left_over) == (0, DONE, 0)
+        assert report.completion_tokens == 4 * report.ends[DONE]
+
+
+@pytest.mark.exhaustive
 def test_loads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with own_server(program(), ARGUMENTS) as started:
         loaded = asyncio.run(run_loads(Endpoint.of(started.url), ASKING, list(LOADS)))

@@ -64,7 +64,7 @@ def test_a_valid_package(package: Path, alone: Path) -> None:
     assert result.returncode == 0
 
 
-@pytest.mark.parametrize("optimise", [False, True])
+@pytest.mark.parametrize("optimise", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_findings(package: Path, alone: Path, optimise: bool) -> None:
     tape = package / "cases" / ONE_CASE / "tape.bin"
     data = tape.read_bytes()
@@ -131,6 +131,7 @@ def test_an_empty_package_has_findings(tmp_path: Path, alone: Path) -> None:
     assert (result.returncode, result.stderr) == (1, "")
 
 
+@pytest.mark.exhaustive
 def test_only_the_standard_library_is_loaded(package: Path, alone: Path) -> None:
     """Runs the command in an interpreter that then lists where each of its modules came from."""
     probe = alone.parent / "probe.py"
