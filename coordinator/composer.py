@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Final
 
@@ -41,6 +42,8 @@ from program.slots import Resident, SlotTable
 _RELEASE_BYTES: Final = entry_bytes(Release(SLOTS_MAX, INTEGER_MAX, INTEGER_MAX))
 _MOVE_BYTES: Final = entry_bytes(Move(SLOTS_MAX, SLOTS_MAX, INTEGER_MAX))
 _ROW_BYTES: Final = entry_bytes(Row(INTEGER_MAX, SLOTS_MAX, INTEGER_MAX, (), Sample(TOP_MAX)))
+# There are few, and every decode row has one.
+_sample: Final = cache(Sample)
 EMPTY_PLAN_BYTES: Final = len(canonical_json(encode_plan(StepPlan(step=INTEGER_MAX))))
 
 
@@ -257,5 +260,5 @@ def _newcomer(request: Waiting, step: int) -> Running:
 def _row(request: Running, slot: int, start: int, count: int) -> Row:
     """A row samples exactly when it reaches the end of the known tokens."""
     end = start + count
-    artifact = Sample(request.logprobs) if end == len(request.tokens) else None
+    artifact = _sample(request.logprobs) if end == len(request.tokens) else None
     return Row(request.request_id, slot, start, tuple(request.tokens[start:end]), artifact)

@@ -89,8 +89,9 @@ class ModelSession:
 
         def digested_meanwhile() -> None:
             nonlocal agreed
-            meanwhile()
             agreed = (digest(encoded), following.digest())
+            # Last: whoever it wakes has the interpreter's lock until the first rank answers.
+            meanwhile()
 
         given = StepInput(shape=shape, plan=_json(encoded))
         results = self.group.run_step(given, digested_meanwhile)

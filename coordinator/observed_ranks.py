@@ -6,13 +6,27 @@ It changes nothing of what a step does, and it is not there when nobody observes
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from coordinator.engine import Ranks, RankStatus
-from coordinator.step_timing import ObservedStep, StepObserver, StepTimer
+from coordinator.step_timing import Notes, ObservedStep, StepObserver, StepTimer
 from errors import PeerError
 from program.plan import StepPlan
 from program.step_report import StepReport
 from wire.recorder import Recorder
+
+
+class _Ended(NamedTuple):
+    """A step of which the observer is to be told. first_frame, frames: as the recorder counted
+    when it began, and when it ended."""
+
+    plan: StepPlan
+    start: float
+    end: float
+    notes: Notes
+    first_frame: int
+    frames: int
+    failure: PeerError | None
 
 
 class ObservedRanks:
@@ -37,7 +51,7 @@ class ObservedRanks:
         # Of the resident requests: the length of the prompt tells prefill from decode.
         self._prompts: dict[int, int] = {}
         # The last step, of which the observer is told while the ranks compute the next one.
-        self._untold: ObservedStep | None = None
+        self._untold: _Ended | None = None
         observer.began(world_size, timer.doing)
 
     def step(self, plan: StepPlan, meanwhile: Callable[[], None]) -> StepReport:
@@ -82,28 +96,35 @@ class ObservedRanks:
         return self._ranks.status()
 
     def _tell(self) -> None:
-        step, self._untold = self._untold, None
-        if step is not None:
-            self._observer.stepped(step)
+        ended, self._untold = self._untold, None
+        if ended is not None:
+            self._observer.stepped(self._observed(ended))
 
     def _note(
         self, plan: StepPlan, start: float, first_frame: int, failure: PeerError | None
     ) -> None:
-        end = self._timer.end()
-        prefill_tokens, decode_rows = self._purposes(plan)
+        """No more than the next step would change."""
+        end, notes = self._timer.end(), self._timer.notes.copy()
+        frames = self._recorder.frames
+        self._untold = _Ended(plan, start, end, notes, first_frame, frames, failure)
+
+    def _observed(self, ended: _Ended) -> ObservedStep:
+        """The step, with those of its frames that are still kept."""
+        prefill_tokens, decode_rows = self._purposes(ended.plan)
         recorder = self._recorder
-        self._untold = ObservedStep(
-            plan=plan,
+        first_frame = max(ended.first_frame, recorder.oldest)
+        return ObservedStep(
+            plan=ended.plan,
             world_size=self._world_size,
-            start=start,
-            end=end,
-            notes=self._timer.notes.copy(),
-            records=recorder.since(first_frame),
-            first_frame=max(first_frame, recorder.oldest),
+            start=ended.start,
+            end=ended.end,
+            notes=ended.notes,
+            records=recorder.since(first_frame)[: max(0, ended.frames - first_frame)],
+            first_frame=first_frame,
             oldest_frame=recorder.oldest,
             prefill_tokens=prefill_tokens,
             decode_rows=decode_rows,
-            failure=failure,
+            failure=ended.failure,
         )
 
     def _purposes(self, plan: StepPlan) -> tuple[int, int]:

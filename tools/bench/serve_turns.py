@@ -30,7 +30,7 @@ from tools.bench.serve_reader import Reader, forked_clients
 
 BATCH: Final = 8
 # Short, so that a machine that slows down slows all turns of a round.
-TURN_TOKENS: Final = 40
+TURN_TOKENS: Final = 24
 _READY_S: Final = 120.0
 # What runs after the last token of a turn: releases, and telling of them.
 _QUIET_S: Final = 0.02
