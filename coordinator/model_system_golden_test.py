@@ -108,6 +108,7 @@ def test_a_run_repeated_by_new_processes_is_the_same_to_the_bit(
     assert rerun(folders["base"], tokens) == rerun(folders["base"], tokens)
 
 
+@pytest.mark.exhaustive
 def test_rounded_weights_are_outside_the_gates(folders: Folders) -> None:
     """A real run that is slightly wrong: weights held in bfloat16 that are stored in binary32."""
     sequences = golden_loader.load_short("base")[:4]

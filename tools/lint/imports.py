@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tools.lint import import_table
 from tools.lint.finding import Finding
 from tools.lint.import_table import Allowed
-from tools.lint.parsed import parsed
+from tools.lint.parsed import nodes
 
 INDEPENDENT = "verifier/independent/"
 
@@ -37,9 +37,9 @@ class Source:
     siblings: frozenset[str]
 
 
-def imported(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
+def imported(found: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Every imported module with its line; `from a import b` gives `a.b`, a relative one `.a`."""
-    for node in nodes:
+    for node in found:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -105,9 +105,9 @@ def _dotted(node: ast.expr, aliases: dict[str, str]) -> str:
     return ""
 
 
-def _aliases(nodes: list[ast.AST]) -> dict[str, str]:
+def _aliases(found: Iterable[ast.AST]) -> dict[str, str]:
     names: dict[str, str] = {}
-    for node in nodes:
+    for node in found:
         if isinstance(node, ast.Import):
             names |= {alias.asname: alias.name for alias in node.names if alias.asname}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -120,11 +120,11 @@ def _is_false(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is False
 
 
-def _use_problems(file: Source, nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
+def _use_problems(file: Source, found: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     path = file.path
-    aliases = _aliases(nodes)
+    aliases = _aliases(found)
     pure = path.startswith(import_table.PURE) and not file.is_test
-    for node in nodes:
+    for node in found:
         if isinstance(node, ast.Call):
             name = _dotted(node.func, aliases)
             if name in import_table.BANNED_CALLS:
@@ -157,12 +157,12 @@ def check(
     if rule is None:
         yield Finding(path, 0, "imports", "no rule in tools/lint/import_table.py covers this path")
         return
-    nodes = list(ast.walk(parsed(source, path)))
+    found = nodes(source, path)
     is_test = path.endswith("_test.py") or path in test_only
     file = Source(path, is_test, _siblings(path, all_paths))
-    for line, module in imported(nodes):
+    for line, module in imported(found):
         problem = _import_problem(file, module, rule)
         if problem is not None:
             yield Finding(path, line, "imports", problem)
-    for line, problem in _use_problems(file, nodes):
+    for line, problem in _use_problems(file, found):
         yield Finding(path, line, "imports", problem)

@@ -10,3 +10,9 @@ from functools import cache
 def parsed(source: str, path: str) -> ast.Module:
     """The tree of a file with this text; the same one every time, so nobody alters it."""
     return ast.parse(source, path)
+
+
+@cache
+def nodes(source: str, path: str) -> tuple[ast.AST, ...]:
+    """All nodes of that tree, as `ast.walk` has them."""
+    return tuple(ast.walk(parsed(source, path)))

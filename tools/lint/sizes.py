@@ -9,10 +9,10 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tools.lint.finding import Finding
-from tools.lint.parsed import parsed
+from tools.lint.parsed import nodes
 
 FILE_LINES_MAX = 400
 # Without the docstring, which may be as long as the subject needs.
@@ -44,8 +44,8 @@ def _body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return lines
 
 
-def _silenced(tree: ast.Module) -> Iterator[int]:
-    for node in ast.walk(tree):
+def _silenced(found: Iterable[ast.AST]) -> Iterator[int]:
+    for node in found:
         if not isinstance(node, ast.Attribute) or not node.attr.startswith(("skip", "xfail")):
             # Spelling out every attribute would take seconds over the tree.
             continue
@@ -69,14 +69,14 @@ def check(path: str, source: str) -> Iterator[Finding]:
     lines = source.splitlines()
     if len(lines) > FILE_LINES_MAX:
         yield Finding(path, 0, "file-size", f"{len(lines)} lines, at most {FILE_LINES_MAX}")
-    tree = parsed(source, path)
-    for node in ast.walk(tree):
+    found = nodes(source, path)
+    for node in found:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             count = _body_lines(node)
             if count > FUNCTION_LINES_MAX:
                 text = f"{node.name} has {count} lines, at most {FUNCTION_LINES_MAX}"
                 yield Finding(path, node.lineno, "function-size", text)
-    for line_number in _silenced(tree):
+    for line_number in _silenced(found):
         if not REASON.search(lines[line_number - 1]):
             yield Finding(path, line_number, "silenced", "a test is silenced without a reason")
     for line_number, marker in _markers(source):

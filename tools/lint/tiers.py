@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from tools.lint.build_targets import Target
 from tools.lint.finding import Finding
-from tools.lint.parsed import parsed
+from tools.lint.parsed import nodes
 
 MARKER = "exhaustive"
 # It marks the cases that it is given.
@@ -28,7 +28,7 @@ def marked(source: str, path: str) -> int | None:
     """The first line that marks a test, or None."""
     lines = [
         node.lineno
-        for node in ast.walk(parsed(source, path))
+        for node in nodes(source, path)
         if (isinstance(node, ast.Attribute) and node.attr == MARKER and _is_mark(node.value))
         or (isinstance(node, ast.ImportFrom) and node.module == HELPER)
     ]

@@ -68,10 +68,12 @@ def test_filter_selects_by_part_of_the_name(tmp_path: Path) -> None:
     assert run(tmp_path, TESTBRIDGE_TEST_ONLY="test_case[3]") == (0, ["test_case[3]"])
 
 
+@pytest.mark.exhaustive
 def test_pytest_arguments_pass_through(tmp_path: Path) -> None:
     assert run(tmp_path, "-kother") == (0, ["test_other"])
 
 
+@pytest.mark.exhaustive
 def test_keyword_is_applied_before_sharding(tmp_path: Path) -> None:
     shard = {"TEST_TOTAL_SHARDS": "2", "TEST_SHARD_INDEX": "1"}
     assert run(tmp_path, "-ktest_case", **shard) == (0, [ALL[1], ALL[3], ALL[5]])
@@ -117,6 +119,7 @@ def test_another_marker_is_refused(tmp_path: Path) -> None:
     assert code == pytest.ExitCode.INTERRUPTED
 
 
+@pytest.mark.exhaustive
 def test_failures_are_reported(tmp_path: Path) -> None:
     failing = tmp_path / "failing_test.py"
     failing.write_text("def test_failure():\n    raise AssertionError\n", encoding="utf-8")

@@ -64,7 +64,8 @@ def test_a_valid_package(package: Path, alone: Path) -> None:
     assert result.returncode == 0
 
 
-@pytest.mark.parametrize("optimise", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("optimise", [False, True])
 def test_findings(package: Path, alone: Path, optimise: bool) -> None:
     tape = package / "cases" / ONE_CASE / "tape.bin"
     data = tape.read_bytes()
