@@ -99,6 +99,10 @@ def compose(
     leaving and running name every resident of the table, each once; waiting is in order of arrival;
     running in order of request ids.
     """
+    if not leaving and not waiting and len(running) <= step_tokens:
+        usual = _decodes(table, running)
+        if usual is not None:
+            return usual
     composer = _Composer(table, step_tokens)
     composer.release(leaving)
     composer.reserve(len(running))
@@ -106,6 +110,30 @@ def compose(
     composer.compact()
     composer.fill_rows([*running, *admitted])
     return composer.composed()
+
+
+def _decodes(table: SlotTable, running: Sequence[Running]) -> Composed | None:
+    """What the composer would make where all it can do is one decode each: nearly every step.
+
+    None where there is more to do, or nothing.
+    """
+    requests = {request.request_id: request for request in running}
+    rows: list[Row] = []
+    slots = list(table.slots)
+    for slot, resident in enumerate(slots[: len(running)]):
+        if resident is None:
+            return None
+        request = requests[resident.request_id]
+        start = resident.computed_tokens
+        if start < request.prompt_tokens or start + 1 != len(request.tokens):
+            return None
+        rows.append(_row(request, slot, start, 1))
+        slots[slot] = resident.advanced(start + 1)
+    if not rows:
+        return None
+    step = table.next_step
+    following = SlotTable(table.limits, tuple(slots), table.admissions, step + 1)
+    return Composed(StepPlan(step, rows=tuple(rows)), following)
 
 
 class _Composer:

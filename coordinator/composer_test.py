@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -274,3 +275,27 @@ def test_every_slot_gets_its_token_in_a_full_plan() -> None:
     assert plan.token_count == SLOTS_MAX
     assert encoded_bytes(plan) <= PLAN_BYTES_MAX
     apply(plan, table)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_the_usual_step_is_what_the_composer_makes(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody leaves or waits; prefills and holes are among the tables, and small budgets."""
+    random = Random(seed)
+    slots: list[Resident | None] = []
+    residents = []
+    for request_id in random.sample(range(9), random.randint(0, 4)):
+        prompt, known = 4, 4 + random.randint(0, 2)
+        computed = random.choice([known - 1, known - 1, known - 1, random.randrange(known)])
+        if random.random() < 0.1 and len(slots) < LIMITS.slots - 2:
+            slots.append(None)
+        slots.append(resident(request_id, computed, (request_id,)))
+        residents.append(replace(running(request_id, known, prompt), logprobs=seed % 2 or None))
+        if len(slots) == LIMITS.slots:
+            break
+    residents.sort(key=lambda request: request.request_id)
+    budget = random.choice([1, 2, 4, 64])
+    quick = composer.compose(table_of(*slots), NOBODY, [], residents, budget)
+    monkeypatch.setattr(composer, "_decodes", lambda table, running: None)
+    assert quick == composer.compose(table_of(*slots), NOBODY, [], residents, budget)
