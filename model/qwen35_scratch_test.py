@@ -44,8 +44,14 @@ def step_peak(ranks: Lockstep, tokens: int) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("held", list(WeightsDtype))
-@pytest.mark.parametrize("compute", list(Dtype))
+@pytest.mark.parametrize(
+    ("compute", "held"),
+    [
+        (Dtype.FLOAT64, WeightsDtype.AUTO),
+        (Dtype.FLOAT32, WeightsDtype.AUTO),
+        (Dtype.FLOAT32, WeightsDtype.BFLOAT16),
+    ],
+)
 @pytest.mark.parametrize("name", WIDE)
 def test_a_step_stays_inside_its_scratch(
     tmp_path: Path, name: str, compute: Dtype, held: WeightsDtype
