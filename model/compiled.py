@@ -8,9 +8,22 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 _LIBRARY: Final = Path(__file__).with_name("libproducts.so")
+# Bytes of a cache line.
+_ALIGNMENT: Final = 64
 
 Function = Callable[..., None]
+
+
+class Aligned:
+    """Memory that is not cleared. address: of its first byte, that a cache line begins with."""
+
+    def __init__(self, count: int) -> None:
+        self._bytes: npt.NDArray[np.uint8] = np.empty(count + _ALIGNMENT, np.uint8)
+        self.address = -(-self._bytes.ctypes.data // _ALIGNMENT) * _ALIGNMENT
 
 
 @cache

@@ -18,15 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from errors import MisuseError
-from model.compiled import Function, function, library
+from model.compiled import Aligned, Function, function, library
 from model.ops import Array
 from program.checkpoint import StoredDtype
 
 Held = npt.NDArray[Any]
 
-# Sums that make one result, and the bytes that a cache line is aligned to.
+# Sums that make one result.
 _LANES: Final = 16
-_ALIGNMENT: Final = 64
 # NumPy has no bfloat16: its bits are held as uint16.
 HELD_NUMPY: Final[Mapping[StoredDtype, np.dtype[Any]]] = {
     StoredDtype.FLOAT32: np.dtype("<f4"),
@@ -65,9 +64,15 @@ class Packed:
         # The layout is that of one instruction set.
         self.pack = pack
         padded = -(-self.depth // _LANES) * _LANES
-        self._values = np.empty(self.rows * padded + _ALIGNMENT // 4, np.float32)
-        self.address = -(-self._values.ctypes.data // _ALIGNMENT) * _ALIGNMENT
+        self._memory = Aligned(self.rows * padded * x.itemsize)
+        self.address = self._memory.address
         pack(x.ctypes.data, self.address, self.rows, self.depth)
+
+
+def demand_weight(weight: Held, held: StoredDtype) -> None:
+    """[out_features, in_features], C-contiguous, held as that type. Raises MisuseError."""
+    if weight.dtype != HELD_NUMPY[held] or weight.ndim != 2 or not weight.flags.c_contiguous:
+        raise MisuseError(f"a weight of {weight.dtype}, {weight.shape}, held as {held.value}")
 
 
 def demand_part(weight: Held, rows: int, depth: int, start: int, stop: int, out: Array) -> None:
@@ -86,8 +91,7 @@ class FewRows:
     """
 
     def __init__(self, weight: Held, held: StoredDtype, instructions: InstructionSet) -> None:
-        if weight.dtype != HELD_NUMPY[held] or weight.ndim != 2 or not weight.flags.c_contiguous:
-            raise MisuseError(f"a weight of {weight.dtype}, {weight.shape}, held as {held.value}")
+        demand_weight(weight, held)
         self._weight = weight
         self._address = weight.ctypes.data
         self._row_bytes = weight.strides[0]

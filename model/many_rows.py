@@ -14,11 +14,10 @@ from functools import cache
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from errors import MisuseError
-from model.compiled import function, library
-from model.few_rows import HELD_NUMPY, Held, demand_part
+from model.compiled import Aligned, function, library
+from model.few_rows import Held, demand_part, demand_weight
 from model.ops import Array
 from program.checkpoint import StoredDtype
 
@@ -28,22 +27,12 @@ ROWS_MAX: Final = 256
 PANEL: Final = 32
 _STEP: Final = 32
 _PARTS: Final = 3
-_ALIGNMENT: Final = 64
-_HELD: Final = HELD_NUMPY[StoredDtype.BFLOAT16]
 
 
 @cache
 def available() -> bool:
     """Whether the processor has tile registers for bfloat16, and the system lends them to us."""
     return bool(library().tile_registers())
-
-
-class Aligned:
-    """Memory that is not cleared. address: of its first byte, that a cache line begins with."""
-
-    def __init__(self, count: int) -> None:
-        self._bytes: npt.NDArray[np.uint8] = np.empty(count + _ALIGNMENT, np.uint8)
-        self.address = -(-self._bytes.ctypes.data // _ALIGNMENT) * _ALIGNMENT
 
 
 class Parts:
@@ -75,8 +64,7 @@ class ManyRows:
     """
 
     def __init__(self, weight: Held) -> None:
-        if weight.dtype != _HELD or weight.ndim != 2 or not weight.flags.c_contiguous:
-            raise MisuseError(f"a weight of {weight.dtype}, {weight.shape}: bfloat16 is needed")
+        demand_weight(weight, StoredDtype.BFLOAT16)
         if not available():
             raise MisuseError("this processor has no tile registers")
         self._weight = weight

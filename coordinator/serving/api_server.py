@@ -18,6 +18,7 @@ from coordinator.serving.app import make_app
 from coordinator.serving.fake_served import FakeServed
 from coordinator.serving.http_limits import HttpLimits
 from coordinator.serving.http_protocol import guarded
+from coordinator.serving.prompt_end import PromptEnd
 from coordinator.serving.request_observer import RequestObserver
 from coordinator.serving.text import ModelText
 from errors import MisuseError
@@ -29,14 +30,6 @@ _LIMITS: Final = HttpLimits(body_bytes=64 << 20, connections=1_000, request_ms=6
 _RULES: Final = AccessRules(
     api_key=None, health_paths=frozenset(), open_paths=frozenset(), loopback_only=False
 )
-
-
-class _Server(uvicorn.Server):
-    """Notices at once that it is to end; uvicorn looks ten times a second."""
-
-    async def main_loop(self) -> None:
-        while not await self.on_tick(0):
-            await asyncio.sleep(0.005)
 
 
 class ApiServer:
@@ -68,7 +61,7 @@ class ApiServer:
             lifespan="off",
             access_log=False,
         )
-        self._server = _Server(config)
+        self._server = PromptEnd(config)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 

@@ -18,6 +18,7 @@ from coordinator.serving.access import AccessRules
 from coordinator.serving.app import make_app
 from coordinator.serving.http_limits import HttpLimits
 from coordinator.serving.http_server import HttpServer, listen
+from coordinator.serving.prompt_end import PromptEnd
 
 ANSWER_S: Final = 30.0
 LIMITS: Final = HttpLimits(body_bytes=1000, connections=50, request_ms=60_000)
@@ -153,12 +154,8 @@ class LiveServer:
             client.close()
 
 
-class _Server(HttpServer):
-    """Notices at once that it is to end; uvicorn looks ten times a second."""
-
-    async def main_loop(self) -> None:
-        while not await self.on_tick(0):
-            await asyncio.sleep(0.005)
+class _Server(PromptEnd, HttpServer):
+    """The server of the product, but for how soon it ends."""
 
 
 @contextmanager
